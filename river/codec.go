@@ -10,13 +10,13 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 )
 
-// codecMu is held while River's library turns text into Go values, or Go values into
-// JSON. The library caches what it learns about a Go type in a map without a lock, so
-// two calls at the same time can end the process ("concurrent map writes").
+// codecMu is held while River's library decodes text into Go values, or encodes Go values as JSON.
+// The library caches information about Go types in a map without a lock, so two concurrent calls
+// can crash the process ("concurrent map writes").
 var codecMu sync.Mutex
 
-// decodeBody evaluates body in scope and stores the result in the struct that
-// into points to. The error says all that is wrong with body, see evaluationDiagnostics.
+// decodeBody evaluates body in scope and stores the result in the struct that into points to. The
+// error contains all problems of body, see evaluationDiagnostics.
 func decodeBody(body ast.Body, scope *vm.Scope, into interface{}) error {
 	codecMu.Lock()
 	defer codecMu.Unlock()
@@ -27,8 +27,8 @@ func decodeBody(body ast.Body, scope *vm.Scope, into interface{}) error {
 	return withOthers(err, body, scope, into)
 }
 
-// marshalBody returns a struct with River tags, or a map, in River's JSON, without the
-// passwords of URLs. It panics on anything else.
+// marshalBody returns the River JSON of a struct with River tags, or of a map. It removes the
+// passwords of URLs. It panics on other values.
 func marshalBody(value interface{}) ([]byte, error) {
 	codecMu.Lock()
 	defer codecMu.Unlock()

@@ -9,9 +9,10 @@ import (
 	"github.com/grafana/river/rivertypes"
 )
 
-// sendsTo returns the IDs of the components that a node's block sends data to, each once. Those are the ones of whose
-// exports it refers to something to be called, such as a receiver of profiles. From all others that it refers to, data
-// comes. A reference through an index counts as one of these.
+// sendsTo returns the IDs of the components that a node's block sends data to, without duplicates.
+// The block sends data to a component if it refers to an export that is called, such as a receiver
+// of profiles. From the other components that it refers to, it gets data. A reference through an
+// index counts as getting data.
 func (g *graph) sendsTo(n node) []string {
 	block := g.blocks[n]
 	if block == nil {
@@ -34,7 +35,8 @@ func (g *graph) sendsTo(n node) []string {
 	return ids
 }
 
-// fieldOf follows names through maps and through structs with River tags. What is not there is the zero Value.
+// fieldOf follows names through maps and through structs with River tags. It returns the zero Value
+// if a name does not exist.
 func fieldOf(value reflect.Value, names traversal) reflect.Value {
 	for _, name := range names {
 		for value.Kind() == reflect.Interface || value.Kind() == reflect.Pointer {
@@ -62,9 +64,10 @@ func taggedField(value reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
-// isCalled reports whether a value is there to be called, not to be read. In a struct such a field is an interface with
-// methods, of which River makes a capsule. What a module exports has lost that type: it is what has methods and is
-// neither text nor a capsule by its own word, as secrets and rules are.
+// isCalled reports whether a value is called, not read. In a struct, the type of such a field is an
+// interface with methods, which River turns into a capsule. The exports of a module have lost that
+// type; there it is a value with methods that is neither text nor declared as a capsule, as secrets
+// and rules are.
 func isCalled(value reflect.Value) bool {
 	if value.Kind() == reflect.Interface && value.NumMethod() > 0 {
 		return true

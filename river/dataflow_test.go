@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSendsTo: data goes to whose receiver a block refers to, also by way of a module, and comes from all others.
+// TestSendsTo: a block sends data to the components whose receivers it refers to, also through a
+// module, and gets data from all other components that it refers to.
 func TestSendsTo(t *testing.T) {
 	h := newHost(t)
 	h.lab.files["m"] = `
@@ -55,7 +56,8 @@ func TestSendsTo(t *testing.T) {
 	require.Empty(t, inner[0].SendsTo)
 }
 
-// TestImports: imports and those in their texts are listed with what they declare, who uses it, and how they are.
+// TestImports: imports, including nested ones, are listed with their declared components, their
+// users and their health.
 func TestImports(t *testing.T) {
 	s := newSite(t, HTTPOptions{})
 	s.lab.files["leaf"] = `declare "leaf" { }`

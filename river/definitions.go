@@ -6,26 +6,24 @@ import (
 	"github.com/grafana/river/ast"
 )
 
-// definitions are the custom components that blocks of one configuration may use:
-// those that it declares, those that it imports under a namespace, and those of the
-// configuration around it. It is not changed once built, but
-// imports may get new content.
+// definitions are the custom components that the blocks of one configuration may use: declared in
+// it, imported under a namespace, or defined in the enclosing configuration. It is immutable once
+// built, but imports may get new content.
 type definitions struct {
 	parent   *definitions
 	declares map[string]*ast.BlockStmt // by the label of the declare block
 	imports  map[string]*importNode    // by the label of the import block
-	folder   string                    // where that text is, see Source
-	files    map[string][]byte         // the text that the declare blocks are in, for diagnostics
+	folder   string                    // folder of that text, see Source
+	files    map[string][]byte         // text of the declare blocks, for diagnostics
 }
 
-// definition is the inside of one declare block and where it was written.
+// definition is the body of one declare block and the scope where it was written.
 type definition struct {
 	body  ast.Body
-	scope *definitions // what the body itself may use
+	scope *definitions // components that the body itself may use
 }
 
-// isCustom reports whether blocks whose name begins with word are custom
-// components.
+// isCustom reports whether blocks whose name starts with word are custom components.
 func (d *definitions) isCustom(word string) bool {
 	for ; d != nil; d = d.parent {
 		if d.declares[word] != nil || d.imports[word] != nil {
@@ -35,8 +33,8 @@ func (d *definitions) isCustom(word string) bool {
 	return false
 }
 
-// find returns the definition of a block of that name: LABEL of a declare block,
-// or NAMESPACE.LABEL, with the label of an import block before it.
+// find returns the definition for a block name: LABEL of a declare block, or NAMESPACE.LABEL, where
+// NAMESPACE is the label of an import block.
 func (d *definitions) find(namespace, name string) (definition, bool) {
 	for ; d != nil; d = d.parent {
 		if namespace == "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/headwater/headwater/river/internal/source"
 )
 
-// evaluationDiagnostics explains why a block could not be evaluated, as close to
-// the cause as the error allows.
+// evaluationDiagnostics explains why a block failed to evaluate, as close to the cause as the error
+// allows.
 func evaluationDiagnostics(block *ast.BlockStmt, what string, err error) diag.Diagnostics {
 	diags := firstDiagnostics(block, what, err)
 	var body *bodyError
@@ -26,7 +26,7 @@ func evaluationDiagnostics(block *ast.BlockStmt, what string, err error) diag.Di
 	return diags
 }
 
-// located returns diagnostics of which those without a place are about a block.
+// located returns diagnostics in which those without a position get the position of block.
 func located(block *ast.BlockStmt, diags diag.Diagnostics) diag.Diagnostics {
 	diags = slices.Clone(diags)
 	for i := range diags {
@@ -39,7 +39,8 @@ func located(block *ast.BlockStmt, diags diag.Diagnostics) diag.Diagnostics {
 	return diags
 }
 
-// withUnit says what to write instead of a duration in bare seconds, about which time.ParseDuration only complains.
+// withUnit replaces the message of time.ParseDuration about a duration in bare seconds by one with
+// the correct spelling.
 func withUnit(message string) string {
 	_, quoted, _ := strings.Cut(message, "time: missing unit in duration ")
 	number, err := strconv.Unquote(quoted)
@@ -49,7 +50,7 @@ func withUnit(message string) string {
 	return fmt.Sprintf("a duration needs a unit: \"%ss\" for seconds, got %s", number, number)
 }
 
-// firstDiagnostics explains what a block's evaluation has stopped at.
+// firstDiagnostics explains the error that ended a block's evaluation.
 func firstDiagnostics(block *ast.BlockStmt, what string, err error) diag.Diagnostics {
 	var diags diag.Diagnostics
 	if errors.As(err, &diags) {
@@ -64,8 +65,8 @@ func firstDiagnostics(block *ast.BlockStmt, what string, err error) diag.Diagnos
 	return diag.Diagnostics{source.ErrorAt(block, "%s: %s", what, err)}
 }
 
-// findAttribute returns the first attribute of that path (names of blocks, then
-// the attribute's name), or nil.
+// findAttribute returns the first attribute with that path (names of blocks, then the attribute's
+// name), or nil.
 func findAttribute(body ast.Body, path []string) *ast.AttributeStmt {
 	for _, stmt := range body {
 		switch stmt := stmt.(type) {
@@ -85,8 +86,7 @@ func findAttribute(body ast.Body, path []string) *ast.AttributeStmt {
 	return nil
 }
 
-// sortDiagnostics brings diagnostics into the order of the text; those about no
-// place in it come last.
+// sortDiagnostics sorts diagnostics by their position. Diagnostics without a position come last.
 func sortDiagnostics(diags diag.Diagnostics) {
 	sort.SliceStable(diags, func(i, j int) bool {
 		a, b := diags[i].StartPos, diags[j].StartPos

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// elsewhere are the components of Alloy and of the Grafana Agent, as of 2026, that Headwater does not have: a line for
-// each prefix, with the last words of the names.
+// elsewhere lists the components of Alloy and of the Grafana Agent, as of 2026, that Headwater does
+// not have: one line for each prefix, with the last words of the names.
 const elsewhere = `beyla: ebpf
 database_observability: mysql postgres sql_server
 discovery: aws azure consul consulagent digitalocean ec2 eureka gce hetzner ionos kubelet kuma lightsail linode
@@ -55,7 +55,7 @@ func isElsewhere(name string) bool {
 	return false
 }
 
-// instead says what to do without a component that Headwater does not have.
+// instead suggests a replacement for a component that Headwater does not have.
 func instead(name string) string {
 	kind, _, _ := strings.Cut(name, ".")
 	switch {
@@ -74,7 +74,8 @@ func instead(name string) string {
 	}
 }
 
-// unknownComponent says that there is no component of that name among known ones, and what may be meant or done.
+// unknownComponent returns the error message for a component name that is not among the known ones,
+// with a suggestion.
 func unknownComponent(name string, known []string) string {
 	message := fmt.Sprintf("cannot retrieve the definition of component name %q", name)
 	if isElsewhere(name) {

@@ -10,9 +10,8 @@ import (
 	"github.com/grafana/river/printer"
 )
 
-// Format returns River text in its standard form, with a newline at its end.
-// Text that cannot be parsed comes back as a *LoadError, in which name stands for
-// the file.
+// Format returns River text in its standard form, with a newline at its end. The error is a
+// *LoadError if the text cannot be parsed. name is the file name in the error.
 func Format(name string, text []byte) ([]byte, error) {
 	file, err := parser.ParseFile(name, text)
 	var diags diag.Diagnostics

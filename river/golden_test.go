@@ -14,9 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestInvalid loads every testdata/invalid/*.river and compares what the user
-// sees with the .error file of the same name. The texts are those of Grafana
-// Agent v0.40's runtime.
+// TestInvalid loads every testdata/invalid/*.river and compares the user's error message with the
+// .error file of the same name. The texts are from Grafana Agent v0.40's runtime.
 func TestInvalid(t *testing.T) {
 	for _, path := range goldenCases(t, "testdata/invalid/*.river") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -30,8 +29,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestValid loads every testdata/valid/*.river and compares what the component
-// named test.value.result exports with the .expect file of the same name.
+// TestValid loads every testdata/valid/*.river and compares the exports of the component
+// test.value.result with the .expect file of the same name.
 func TestValid(t *testing.T) {
 	t.Setenv("HEADWATER_TEST", "from the environment")
 	for _, path := range goldenCases(t, "testdata/valid/*.river") {

@@ -11,25 +11,24 @@ import (
 	"github.com/headwater/headwater/river/internal/source"
 )
 
-// A node is what the runtime makes of one block.
+// A node is the runtime's object for one block.
 type node interface {
-	// id is the block's name and label, joined by dots. It never changes.
+	// id is the block's name and label, joined by dots. It is constant.
 	id() string
 
-	// configure sets the graph to evaluate in from now on. It holds the node's
-	// block, or nil for a setting of a configuration without that block.
+	// configure sets the graph for the following evaluations. It contains the node's block, or nil
+	// for a setting whose block is not in the configuration.
 	configure(g *graph)
 
-	// evaluate decodes the block and applies it. It may be called from several
-	// goroutines.
+	// evaluate decodes the block and applies it. It may be called concurrently.
 	evaluate() error
 
-	// exported returns the value of references to the node, which River can encode, or
-	// nil if there is nothing to refer to.
+	// exported returns the value of references to the node, which River must be able to encode, or
+	// nil if the node cannot be referred to.
 	exported() interface{}
 }
 
-// graph holds the nodes of one configuration. It is not changed once built.
+// graph holds the nodes of one configuration. It is immutable once built.
 type graph struct {
 	*dag.Graph[node]
 	byID        map[string]node
@@ -58,7 +57,7 @@ func newGraph(m *module, text *Source, arguments map[string]any, outer *definiti
 	}
 }
 
-// scopeIn returns the scope of a configuration that lies in folder.
+// scopeIn returns the scope of a configuration in folder.
 func scopeIn(standard *vm.Scope, folder string) *vm.Scope {
 	return &vm.Scope{Parent: standard, Variables: map[string]interface{}{"module_path": folder}}
 }
@@ -69,7 +68,7 @@ func (g *graph) insert(n node, block *ast.BlockStmt) {
 	g.blocks[n] = block
 }
 
-// runnables returns the nodes to run in the order of the text.
+// runnables returns the nodes that can run, in the order of the text.
 func (g *graph) runnables() []runnable {
 	var found []runnable
 	for _, n := range g.Nodes() {
@@ -80,7 +79,7 @@ func (g *graph) runnables() []runnable {
 	return found
 }
 
-// instances returns the nodes that are components in the order of the text.
+// instances returns the nodes that are components, in the order of the text.
 func (g *graph) instances() []instance {
 	var found []instance
 	for _, n := range g.Nodes() {
@@ -91,7 +90,7 @@ func (g *graph) instances() []instance {
 	return found
 }
 
-// wire connects every node with those that its block refers to.
+// wire connects every node with the nodes that its block refers to.
 func (g *graph) wire() diag.Diagnostics {
 	var diags diag.Diagnostics
 	for _, n := range g.Nodes() {
@@ -101,7 +100,7 @@ func (g *graph) wire() diag.Diagnostics {
 			for _, used := range g.definitionsUsed(block.Body) {
 				g.Connect(n, used)
 			}
-			continue // nothing outside can be referred to
+			continue // it cannot refer to nodes outside
 		case *customNode:
 			for _, imported := range g.importsUsed(block) {
 				g.Connect(n, imported)
@@ -119,8 +118,8 @@ func (g *graph) wire() diag.Diagnostics {
 	return diags
 }
 
-// definitionsUsed returns the declare and import nodes of g whose components the
-// blocks of body use.
+// definitionsUsed returns the declare and import nodes of g that define components used by the
+// blocks of body.
 func (g *graph) definitionsUsed(body ast.Body) []node {
 	var used []node
 	for _, stmt := range body {
@@ -141,8 +140,8 @@ func (g *graph) definitionsUsed(body ast.Body) []node {
 	return used
 }
 
-// importsUsed returns the import nodes of g that a custom component's block uses,
-// directly or by way of declare blocks.
+// importsUsed returns the import nodes of g that a custom component's block uses, directly or
+// through declare blocks.
 func (g *graph) importsUsed(block *ast.BlockStmt) []node {
 	var (
 		imports []node
@@ -187,8 +186,8 @@ func (g *graph) checkCycles() diag.Diagnostics {
 	return diags
 }
 
-// scopeOf returns the scope in which a block that refers to dependencies is
-// evaluated: their exports, nested by the words of their IDs.
+// scopeOf returns the scope for the evaluation of a block that refers to dependencies: their
+// exports, nested by the words of their IDs.
 func scopeOf(standard *vm.Scope, dependencies []node) *vm.Scope {
 	variables := map[string]interface{}{}
 	for _, d := range dependencies {

@@ -18,7 +18,7 @@ const (
 	declareName  = "declare"
 )
 
-// graphBuilder makes the graph of a text.
+// graphBuilder builds the graph of a text.
 type graphBuilder struct {
 	*module
 	*graph
@@ -26,9 +26,9 @@ type graphBuilder struct {
 	diags    diag.Diagnostics
 }
 
-// buildGraph makes the graph of a text. It takes over nodes of the current graph that
-// the text still describes, without changing them: if there are diagnostics, the
-// current graph stays as it is.
+// buildGraph builds the graph of a text. It reuses nodes of the current graph whose blocks are
+// still in the text, and does not change them: if there are diagnostics, the current graph stays in
+// use.
 func (m *module) buildGraph(text *Source, arguments map[string]any, outer *definitions) (*graph, diag.Diagnostics) {
 	b := &graphBuilder{module: m, graph: newGraph(m, text, arguments, outer), previous: m.graph.Load()}
 	components := b.insertConfigBlocks(text.Blocks)
@@ -69,7 +69,7 @@ func (b *graphBuilder) insertConfigBlocks(blocks []*ast.BlockStmt) (components [
 	return components
 }
 
-// refusedBlock says why a block that Alloy knows is not accepted, or returns "".
+// refusedBlock returns the reason why an Alloy block is not accepted, or "".
 func refusedBlock(name string) string {
 	switch name {
 	case "foreach":
@@ -144,7 +144,7 @@ func (b *graphBuilder) insertArgumentOrExport(block *ast.BlockStmt) {
 	}
 }
 
-// declaredBefore notes a diagnostic if there is a node with the block's ID.
+// declaredBefore adds a diagnostic if there is already a node with the block's ID.
 func (b *graphBuilder) declaredBefore(block *ast.BlockStmt) bool {
 	id := source.BlockID(block)
 	first := b.byID[id]
@@ -154,7 +154,7 @@ func (b *graphBuilder) declaredBefore(block *ast.BlockStmt) bool {
 	return first != nil
 }
 
-// checkArguments refuses values for arguments that the module does not have.
+// checkArguments refuses values for arguments that the module does not declare.
 func (b *graphBuilder) checkArguments() {
 	for _, name := range slices.Sorted(maps.Keys(b.arguments)) {
 		if _, ok := b.byID[argumentName+"."+name].(*argumentNode); !ok {
@@ -186,8 +186,8 @@ func (b *graphBuilder) insertComponents(blocks []*ast.BlockStmt) {
 	b.checkLabels(declared)
 }
 
-// checkLabels refuses a custom component without a label if another one of the same
-// name has a label: a reference such as name.x could mean either.
+// checkLabels refuses a custom component without a label if another component of the same name has
+// a label: a reference such as name.x would be ambiguous.
 func (b *graphBuilder) checkLabels(declared map[string]*ast.BlockStmt) {
 	for id, block := range declared {
 		if block.Label == "" || !b.definitions.isCustom(block.Name[0]) {
@@ -200,8 +200,8 @@ func (b *graphBuilder) checkLabels(declared map[string]*ast.BlockStmt) {
 	}
 }
 
-// componentFor returns the node of a component's block: the one of the current graph if
-// it is of the same kind.
+// componentFor returns the node of a component's block. It reuses the node of the current graph if
+// it has the same kind.
 func (b *graphBuilder) componentFor(block *ast.BlockStmt) (n node, reason string) {
 	id, name := source.BlockID(block), block.GetBlockName()
 	known := b.previous.byID[id]

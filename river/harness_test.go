@@ -17,7 +17,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// logBuffer is a log that a test can read while it is written.
+// logBuffer is a log that a test can read during writes.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -66,8 +66,8 @@ func (h *host) load(text string) error {
 	return h.Load(source)
 }
 
-// runs loads text, runs it until the test ends or the function returned is
-// called, and checks that no goroutine is left.
+// runs loads text and runs it until the test ends or the returned function is called. It checks
+// that no goroutine is left.
 func (h *host) runs(text string) (stop func()) {
 	h.t.Helper()
 	before := goruntime.NumGoroutine()
@@ -126,7 +126,7 @@ func count(events []string, event string) int {
 	return n
 }
 
-// printed returns an error as a user sees it.
+// printed returns an error in the form that a user sees.
 func printed(t *testing.T, err error) string {
 	t.Helper()
 	var failed *LoadError

@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// nodeHealth is what the runtime knows about a component from the outside.
+// nodeHealth is the health of a component as the runtime sees it.
 type nodeHealth struct {
 	run, evaluation component.Health
 }
@@ -17,8 +17,8 @@ func newNodeHealth() nodeHealth {
 	return nodeHealth{run: created, evaluation: created}
 }
 
-// evaluated notes how an evaluation went. The time stays that of the first one in a row that went so, however often a
-// component is evaluated again.
+// evaluated records the result of an evaluation. The time is the time of the first of consecutive
+// evaluations with the same result.
 func (h *nodeHealth) evaluated(err error) {
 	if err != nil {
 		h.evaluation = h.evaluation.Now(component.HealthTypeUnhealthy, fmt.Sprintf("component evaluation failed: %s", err))
@@ -43,8 +43,8 @@ func healthNow(kind component.HealthType, message string) component.Health {
 	return component.Health{Health: kind, Message: message, UpdateTime: time.Now()}
 }
 
-// currentHealth is the worst of three: how the component's run goes, how its
-// last evaluation went, and what it says itself.
+// currentHealth returns the worst of three: the health of the component's run, of its last
+// evaluation, and the health that the component reports itself.
 func (n *componentNode) currentHealth() component.Health {
 	worst := n.blockNode.currentHealth()
 	reporter, ok := n.component().(component.HealthComponent)

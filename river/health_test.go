@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// TestEvaluatedSince evaluates again and again: the time of the health changes with its state alone.
+// TestEvaluatedSince evaluates repeatedly: the time of the health changes only with its state.
 func TestEvaluatedSince(t *testing.T) {
 	h := newNodeHealth()
 	long := time.Now().Add(-time.Hour)

@@ -17,34 +17,33 @@ import (
 	"github.com/headwater/headwater/river/ui"
 )
 
-// componentPath is where components serve their own pages, with their ID after
-// it.
+// componentPath is the path below which components serve their own pages, followed by their ID.
 const componentPath = "/api/v0/component/"
 
 // HTTPOptions configures a Handler.
 type HTTPOptions struct {
-	Gatherer prometheus.Gatherer // what /metrics shows
+	Gatherer prometheus.Gatherer // source of /metrics
 	Reload   func() error        // loads the configuration again
 	PProf    bool                // serve /debug/pprof/
-	UIPrefix string              // where the pages and the web API are; "" means /
+	UIPrefix string              // path of the pages and the web API; "" means /
 
-	ListenAddr   string   // "host:port" that it is served on, a host name that is answered to
-	AllowedHosts []string // further host names; "*" stands for all
+	ListenAddr   string   // "host:port" of the server, whose host name is accepted in requests
+	AllowedHosts []string // additional host names; "*" means all
 
 	RequireHealthy bool // not ready while a component is not healthy
 }
 
-// Handler serves the runtime's state and API, to clients that the http block lets in,
-// under this machine's names and addresses:
+// Handler serves the runtime's state and API under this machine's names and addresses, to clients
+// that the http block allows:
 //
 //	/-/ready /-/healthy         for probes
 //	/-/reload                   load the configuration again
 //	/metrics /debug/pprof/
-//	/api/v0/component/ID/       what components serve themselves
+//	/api/v0/component/ID/       pages that components serve themselves
 //	PREFIX/api/v0/web/components[/ID]
 //	PREFIX/api/v0/web/imports
 //	PREFIX/api/v0/web/modules/ID/components, /imports
-//	PREFIX/                     pages for people, see package ui
+//	PREFIX/                     pages for users, see package ui
 func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	prefix := path.Join("/", options.UIPrefix)
 	mux := http.NewServeMux()
@@ -53,7 +52,7 @@ func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	mux.HandleFunc("GET /-/reload", r.serveReload(options.Reload))
 	mux.HandleFunc("POST /-/reload", r.serveReload(options.Reload))
 	mux.Handle("/metrics", promhttp.HandlerFor(options.Gatherer, promhttp.HandlerOpts{
-		// One component with contradicting metrics must not hide the others'.
+		// A component with inconsistent metrics must not hide the metrics of other components.
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      metricsErrors{r},
 	}))
@@ -130,13 +129,13 @@ func (r *Runtime) serveReload(reload func() error) http.HandlerFunc {
 			fmt.Fprintln(w, err)
 			return
 		}
-		_ = failed.Fprint(w, false) // the client has gone: nothing to do
+		_ = failed.Fprint(w, false) // the client has gone
 		fmt.Fprintf(w, "\nfailed to reload config: %s\n", failed.Consequence())
 	}
 }
 
-// serveComponentPages hands requests to the component that the path names. The
-// ID of one in a module has slashes in it.
+// serveComponentPages passes requests to the component named by the path. The ID of a component in
+// a module contains slashes.
 func (r *Runtime) serveComponentPages(w http.ResponseWriter, req *http.Request) {
 	id, rest, slash, handler := r.splitComponentPath(strings.TrimPrefix(req.URL.Path, componentPath))
 	switch {
@@ -156,8 +155,8 @@ func (r *Runtime) serveComponentPages(w http.ResponseWriter, req *http.Request) 
 	}
 }
 
-// splitComponentPath splits a path into the ID of a component that serves
-// something and the rest of the path.
+// splitComponentPath splits a path into the ID of a component that serves pages and the rest of the
+// path.
 func (r *Runtime) splitComponentPath(text string) (id, rest string, slash bool, handler http.Handler) {
 	for end := 0; ; end++ {
 		next := strings.IndexByte(text[end:], '/')
@@ -184,8 +183,8 @@ func (r *Runtime) serveComponent(w http.ResponseWriter, req *http.Request) {
 	writeJSON(w, info)
 }
 
-// serveModule serves MODULE/components and MODULE/imports below web/modules, where the module's ID
-// may have slashes in it.
+// serveModule serves MODULE/components and MODULE/imports below web/modules. The module's ID may
+// contain slashes.
 func (r *Runtime) serveModule(w http.ResponseWriter, req *http.Request) {
 	id, what := path.Split(req.PathValue("rest"))
 	id = strings.TrimSuffix(id, "/")
@@ -212,5 +211,5 @@ func writeJSON(w http.ResponseWriter, value interface{}) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // the client has gone: nothing to do
+	_, _ = w.Write(append(body, '\n')) // the client has gone
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/grafana/river/rivertypes"
 )
 
-// HTTPArguments is the http block: how the runtime's own HTTP server protects
-// itself.
+// HTTPArguments is the http block: the protection of the runtime's own HTTP server.
 type HTTPArguments struct {
 	TLS  *TLSArguments  `river:"tls,block,optional"`
 	Auth *AuthArguments `river:"auth,block,optional"`
 }
 
-// AuthArguments demands a password. Only Alloy has this block.
+// AuthArguments is the auth block, which requires a password. Of Alloy and the Agent, only Alloy
+// has this block.
 type AuthArguments struct {
 	Basic  *BasicAuthArguments `river:"basic,block,optional"`
 	Filter FilterArguments     `river:"filter,block,optional"`
@@ -30,8 +30,8 @@ type BasicAuthArguments struct {
 	Password rivertypes.Secret `river:"password,attr"`
 }
 
-// FilterArguments say which requests need the credentials: those whose path begins
-// with one of Paths, or, without Matching, all others.
+// FilterArguments select the requests that need the credentials: requests whose path starts with
+// one of Paths, or, without Matching, all other requests.
 type FilterArguments struct {
 	Paths    []string `river:"paths,attr,optional"`
 	Matching bool     `river:"authenticate_matching_paths,attr,optional"`
@@ -41,9 +41,9 @@ type FilterArguments struct {
 // needs the credentials.
 func (f *FilterArguments) SetToDefault() { f.Matching = true }
 
-// httpSettings are the current http block.
+// httpSettings are the settings of the current http block.
 type httpSettings struct {
-	tls  *tls.Config // nil: plain HTTP
+	tls  *tls.Config // plain HTTP if nil
 	auth *AuthArguments
 }
 
@@ -69,8 +69,8 @@ func newHTTPNode(r *Runtime) *settingNode {
 	return n
 }
 
-// authenticated lets a request through to next if the http block does not demand
-// credentials for it, or it has them.
+// authenticated passes a request to next if the http block does not require credentials for it, or
+// if the request has valid ones.
 func (r *Runtime) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if auth := r.http.Load().auth; auth != nil && !auth.allows(req) {
@@ -88,7 +88,7 @@ func (a *AuthArguments) allows(req *http.Request) bool {
 		return true
 	}
 	username, password, ok := req.BasicAuth()
-	// Both are compared, and in constant time, so that the time gives nothing away.
+	// Compare both, in constant time, so that the time reveals neither.
 	rightName := equalSecrets(username, a.Basic.Username)
 	rightPassword := equalSecrets(password, string(a.Basic.Password))
 	return ok && rightName && rightPassword

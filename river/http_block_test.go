@@ -67,7 +67,7 @@ func (a *authority) issue(name string) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
-// serves serves the runtime's handler on a listener of its own.
+// serves serves the runtime's handler on its own listener.
 func (h *host) serves() (addr string) {
 	h.t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,8 +83,8 @@ func (h *host) serves() (addr string) {
 	return inner.Addr().String()
 }
 
-// fetch makes one request on a connection of its own. It returns the answer's
-// status, its protocol, and the name in the server's certificate.
+// fetch makes one request on its own connection. It returns the response's status and protocol, and
+// the name in the server's certificate.
 func fetch(url string, config *tls.Config) (status int, proto, name string, err error) {
 	client := &http.Client{Timeout: 10 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
@@ -148,7 +148,7 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, "second", name)
 	write("cert", cert)
 
-	// A client without a certificate is sent away, one with is not.
+	// A client without a certificate is refused, a client with a certificate is not.
 	require.NoError(t,
 		h.load(fmt.Sprintf(block,
 			fmt.Sprintf("client_ca_file = %q\n client_auth_type = \"RequireAndVerifyClientCert\"\n", caFile))))
@@ -161,7 +161,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, status)
 
-	// Settings that cannot be used leave the last ones in place.
+	// Invalid settings leave the previous ones in place.
 	err = h.load("http {\n tls {\n cert_file = \"nowhere\"\n key_file = \"nowhere\"\n }\n}")
 	require.EqualError(t, err,
 		"c.river:1:1: Failed to evaluate service: failed to read cert_file: open nowhere: no such file or directory")

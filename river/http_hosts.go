@@ -13,15 +13,14 @@ import (
 
 // hostGuard refuses requests that a page of another site makes a browser send.
 //
-// A site whose name is made to lead to our address is of the same origin for a
-// browser (DNS rebinding), so that only the Host header shows it: it must be an
-// address, a name of this machine, or one that the operator allowed. Probes and
-// /metrics are answered under every name: they show no configuration, and scrapers
-// use names of Kubernetes services.
+// If the name of a site resolves to our address (DNS rebinding), a browser considers it the same
+// origin, and only the Host header shows the difference. The header must be an address, a name of
+// this machine, or a name that the operator allowed. Probes and /metrics accept every name: they
+// expose no configuration, and scrapers use names of Kubernetes services.
 //
-// Requests that change something are also refused if the browser says that another
-// site's page made them, GET /-/reload among them. Of a GET to a host that is reached by
-// plain HTTP and is not this one, browsers say nothing, so these have to use POST.
+// Requests that change state, including GET /-/reload, are also refused if the browser says that
+// another site's page made them. Browsers do not say so for a GET over plain HTTP to a host that is
+// not localhost, so browsers have to use POST there.
 type hostGuard struct {
 	names  []string // in lower case
 	any    bool
@@ -29,11 +28,11 @@ type hostGuard struct {
 	next   http.Handler
 }
 
-// hostsOfAll are the paths that are answered under every name.
+// hostsOfAll are the paths that accept every host name.
 var hostsOfAll = map[string]bool{"/-/ready": true, "/-/healthy": true, "/metrics": true}
 
-// newHostGuard protects next. listen is the address that it is served on; allowed are
-// further host names; "*" stands for all.
+// newHostGuard protects next. listen is the server's address; allowed are additional host names,
+// where "*" means all.
 func newHostGuard(listen string, allowed []string, next http.Handler) *hostGuard {
 	g := &hostGuard{any: slices.Contains(allowed, "*"), origin: http.NewCrossOriginProtection(), next: next}
 	names := append([]string{"localhost", hostOf(listen)}, allowed...)
@@ -64,8 +63,8 @@ func (g *hostGuard) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	g.next.ServeHTTP(w, req)
 }
 
-// knows reports whether a request asks for this server. Only a request that came over
-// the network can have followed a false name.
+// knows reports whether a request is addressed to this server. Only a request over the network can
+// have followed a false name.
 func (g *hostGuard) knows(req *http.Request) bool {
 	local, _ := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if g.any || hostsOfAll[req.URL.Path] || local == nil || local.Network() != "tcp" {
@@ -78,8 +77,8 @@ func (g *hostGuard) knows(req *http.Request) bool {
 	return host == "" || strings.HasSuffix(host, ".localhost") || slices.Contains(g.names, host)
 }
 
-// foreign returns an error for a request that changes something and that a page of
-// another origin made.
+// foreign returns an error for a request that changes state and comes from a page of another
+// origin.
 func (g *hostGuard) foreign(req *http.Request) error {
 	if req.URL.Path == "/-/reload" && req.Method == http.MethodGet {
 		if silent := req.Header.Get("Sec-Fetch-Site") == "" && req.Header.Get("Origin") == ""; silent && fromBrowser(req) {
@@ -91,8 +90,8 @@ func (g *hostGuard) foreign(req *http.Request) error {
 	return g.origin.Check(req)
 }
 
-// fromBrowser reports whether a browser sent a request: all of them call themselves
-// Mozilla, and no page of another site can change that.
+// fromBrowser reports whether a browser sent a request. All browsers call themselves Mozilla, and a
+// page of another site cannot change that.
 func fromBrowser(req *http.Request) bool {
 	return strings.HasPrefix(req.UserAgent(), "Mozilla/") || req.Referer() != ""
 }

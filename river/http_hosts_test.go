@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// request sends a request with headers to the site; Host is one of them.
+// request sends a request with headers to the site; headers may include Host.
 func (s *site) request(method, path string, headers map[string]string) (code int, body string) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.server.URL+path, nil)
@@ -50,7 +50,7 @@ func TestForeignHost(t *testing.T) {
 			require.Equal(t, http.StatusForbidden, code, "%s%s: %s", host, path, body)
 			require.Contains(t, body, "--server.http.allowed-hosts")
 		}
-		// Kubernetes' probes and scrapers use whatever name they know.
+		// Kubernetes' probes and scrapers use any name.
 		for _, path := range []string{"/metrics", "/-/ready", "/-/healthy"} {
 			code, _ := s.request("GET", path, map[string]string{"Host": host})
 			require.NotEqual(t, http.StatusForbidden, code, host+path)
@@ -101,14 +101,14 @@ func TestForeignOrigin(t *testing.T) {
 			require.Equal(t, before, reloads, test.name)
 		}
 	}
-	// What changes nothing is shown to who follows a link.
+	// Requests that do not change state are allowed for links from other sites.
 	code, _ := s.request("GET", "/api/v0/web/components", map[string]string{"Sec-Fetch-Site": "cross-site"})
 	require.Equal(t, http.StatusOK, code)
 	code, _ = s.request("POST", "/api/v0/component/x/", map[string]string{"Sec-Fetch-Site": "cross-site"})
 	require.Equal(t, http.StatusForbidden, code)
 }
 
-// A socket in the file system is reached by no name of another site's.
+// Names of other sites do not lead to a socket in the file system.
 func TestHostOfASocket(t *testing.T) {
 	h := newHost(t)
 	path := filepath.Join(t.TempDir(), "socket")

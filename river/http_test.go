@@ -210,8 +210,8 @@ func TestMetrics(t *testing.T) {
 	s.client.CloseIdleConnections()
 }
 
-// TestMetricsOfAFailedBuild: the first attempt has registered its metrics; the
-// second must not trip over them.
+// TestMetricsOfAFailedBuild: the failed first attempt has registered its metrics; the second
+// attempt must still succeed.
 func TestMetricsOfAFailedBuild(t *testing.T) {
 	h := newHost(t)
 	require.NoError(t, h.load(``))
@@ -230,8 +230,8 @@ func TestPProf(t *testing.T) {
 	}
 }
 
-// TestPages: the pages and what they consist of are below the prefix, and
-// nowhere else. What they show is tested in a browser, in integration/.
+// TestPages: the pages and their files are only below the prefix. The tests in integration/ check
+// their content in a browser.
 func TestPages(t *testing.T) {
 	for prefix, base := range map[string]string{"/ui/": "/ui/", "/ui": "/ui/", "": "/", "/": "/"} {
 		s := newSite(t, HTTPOptions{UIPrefix: prefix})
@@ -268,7 +268,7 @@ func TestPagesField(t *testing.T) {
 	require.Empty(t, infos[1].Pages)
 }
 
-// TestModulePages: IDs of components in modules have slashes in them.
+// TestModulePages: IDs of components in modules contain slashes.
 func TestModulePages(t *testing.T) {
 	s := newSite(t, HTTPOptions{})
 	require.NoError(t, s.load(wrapper+`wrapper "w" { in = "1" }`))
@@ -289,7 +289,7 @@ func TestModulePages(t *testing.T) {
 	}
 }
 
-// TestRequireHealthy asks whether a runtime is ready while a component has ended.
+// TestRequireHealthy checks whether a runtime is ready while a component has exited.
 func TestRequireHealthy(t *testing.T) {
 	h := newHost(t)
 	require.NoError(t, h.load("test.value \"a\" { }\n"))

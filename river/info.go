@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 )
 
-// ComponentInfo describes a loaded component. Its JSON is that of the Grafana
-// Agent's /api/v0/web/components. Secrets appear as "(secret)".
+// ComponentInfo describes a loaded component. Its JSON is compatible with the Grafana Agent's
+// /api/v0/web/components. Secrets appear as "(secret)".
 type ComponentInfo struct {
 	Name         string              `json:"name"` // such as pyroscope.ebpf
 	Type         string              `json:"type"` // always block
@@ -27,23 +27,24 @@ type ComponentInfo struct {
 	Health       ComponentInfoHealth `json:"health"`
 	Original     string              `json:"original"`
 
-	// River bodies as JSON; empty lists unless details were asked for.
+	// River bodies as JSON; empty lists unless details were requested.
 	Arguments json.RawMessage `json:"arguments"`
 	Exports   json.RawMessage `json:"exports"`
 	DebugInfo json.RawMessage `json:"debugInfo"`
 
-	// CreatedModuleIDs are the IDs of the modules inside: at most one.
+	// CreatedModuleIDs are the IDs of the modules inside the component: at most one.
 	CreatedModuleIDs []string `json:"createdModuleIDs,omitempty"`
 
 	// The Agent does not have these fields.
 
-	// Pages is the path of what the component serves itself, or "".
+	// Pages is the path of the pages that the component serves itself, or "".
 	Pages string `json:"pages,omitempty"`
 
-	// SendsTo are those of ReferencesTo that data goes to; from the others it comes.
+	// SendsTo is the subset of ReferencesTo that gets data from this component. The other
+	// components send data to this one.
 	SendsTo []string `json:"sendsTo,omitempty"`
 
-	// DeclaredIn are the local IDs of the imports that the component is declared in.
+	// DeclaredIn are the local IDs of the imports that declare the component.
 	DeclaredIn []string `json:"declaredIn,omitempty"`
 }
 
@@ -54,15 +55,15 @@ type ComponentInfoHealth struct {
 	UpdatedTime time.Time `json:"updatedTime"`
 }
 
-// Components describes all components of the user's configuration, in its order,
+// Components describes all components of the user's configuration, in the order of the text,
 // without arguments, exports and debug info.
 func (r *Runtime) Components() []ComponentInfo {
 	infos, _ := r.ModuleComponents("")
 	return infos
 }
 
-// ModuleComponents does the same for the module of that ID. It reports whether
-// there is such a module.
+// ModuleComponents is Components for the module with that ID, and reports whether there is such a
+// module.
 func (r *Runtime) ModuleComponents(moduleID string) ([]ComponentInfo, bool) {
 	m := r.module(moduleID)
 	if m == nil {
@@ -76,8 +77,8 @@ func (r *Runtime) ModuleComponents(moduleID string) ([]ComponentInfo, bool) {
 	return infos, true
 }
 
-// Component describes one loaded component with all details. Its ID is global:
-// that of a component in a module begins with the module's ID and a slash.
+// Component describes one loaded component with all details. The ID is global: the ID of a
+// component in a module starts with the module's ID and a slash.
 func (r *Runtime) Component(id string) (ComponentInfo, bool) {
 	m, n := r.instance(id)
 	if n == nil {
@@ -93,8 +94,8 @@ func (r *Runtime) Component(id string) (ComponentInfo, bool) {
 	return info, true
 }
 
-// exportsBody returns what a component exports as a body: the exports of a
-// module.* block are a block there.
+// exportsBody returns a component's exports as a body. The exports of a module.* block are a block
+// in that body.
 func exportsBody(n instance) interface{} {
 	if loader, ok := n.(*moduleNode); ok {
 		return struct {
@@ -104,7 +105,7 @@ func exportsBody(n instance) interface{} {
 	return n.exported()
 }
 
-// module returns the module of that ID, or nil.
+// module returns the module with that ID, or nil.
 func (r *Runtime) module(id string) (found *module) {
 	r.root.walk(func(m *module) {
 		if m.id == id {
@@ -114,8 +115,7 @@ func (r *Runtime) module(id string) (found *module) {
 	return found
 }
 
-// instance returns the component of that global ID and the module that it is in,
-// or nil.
+// instance returns the component with that global ID and its module, or nil.
 func (r *Runtime) instance(id string) (*module, instance) {
 	moduleID, localID := "", id
 	if slash := strings.LastIndexByte(id, '/'); slash >= 0 {
@@ -138,12 +138,13 @@ func (r *Runtime) Unhealthy() []string {
 	return r.withHealth(component.HealthTypeUnhealthy, component.HealthTypeExited)
 }
 
-// notHealthy returns the IDs of the components that are not healthy, those that have not started yet among them.
+// notHealthy returns the IDs of the components that are not healthy, including components that have
+// not started.
 func (r *Runtime) notHealthy() []string {
 	return r.withHealth(component.HealthTypeUnhealthy, component.HealthTypeExited, component.HealthTypeUnknown)
 }
 
-// withHealth returns the IDs of the components whose health is one of those.
+// withHealth returns the IDs of the components with one of the given health types.
 func (r *Runtime) withHealth(of ...component.HealthType) []string {
 	var ids []string
 	r.root.walk(func(m *module) {
@@ -156,7 +157,7 @@ func (r *Runtime) withHealth(of ...component.HealthType) []string {
 	return ids
 }
 
-// handler returns what a component serves, or nil.
+// handler returns the component's HTTP handler, or nil.
 func (r *Runtime) handler(id string) http.Handler {
 	_, n := r.instance(id)
 	built, ok := n.(*componentNode)
@@ -209,7 +210,7 @@ func componentIDs(nodes []node) []string {
 	return ids
 }
 
-// joinBodies returns a body with the statements of two.
+// joinBodies returns a body with the statements of both bodies.
 func joinBodies(first, second json.RawMessage) json.RawMessage {
 	var all, more []json.RawMessage
 	if json.Unmarshal(first, &all) != nil || json.Unmarshal(second, &more) != nil {
@@ -222,8 +223,8 @@ func joinBodies(first, second json.RawMessage) json.RawMessage {
 	return joined
 }
 
-// encodeBody encodes a struct with River tags, or a map. The encoder panics on
-// anything else, which is the component's mistake, not the reader's.
+// encodeBody encodes a struct with River tags, or a map. The encoder panics on other values, which
+// is an error of the component, not of the client.
 func (r *Runtime) encodeBody(id, what string, value interface{}) json.RawMessage {
 	var body []byte
 	err := protect(func() (err error) {

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// ImportInfo describes an import block, or one in the text of another.
+// ImportInfo describes an import block, or an import block nested in imported text.
 type ImportInfo struct {
 	Name     string              `json:"name"`    // such as import.file
-	LocalID  string              `json:"localID"` // with the IDs of the imports that it is nested in
+	LocalID  string              `json:"localID"` // includes the IDs of the enclosing imports
 	ModuleID string              `json:"moduleID"`
 	Label    string              `json:"label"`
 	Health   ComponentInfoHealth `json:"health"`
 
-	Offers []string `json:"offers"` // what the text declares, as blocks name it
+	Offers []string `json:"offers"` // names of the declared components, as used in blocks
 	UsedBy []string `json:"usedBy"` // components; empty for a nested import
 }
 
-// ModuleImports describes the imports of the module of that ID, "" for the user's configuration, in the order of the
-// text. It reports whether there is such a module.
+// ModuleImports describes the imports of the module with that ID, "" for the user's configuration,
+// in the order of the text. It reports whether there is such a module.
 func (r *Runtime) ModuleImports(moduleID string) ([]ImportInfo, bool) {
 	m := r.module(moduleID)
 	if m == nil {
@@ -36,7 +36,7 @@ func (r *Runtime) ModuleImports(moduleID string) ([]ImportInfo, bool) {
 	return infos, true
 }
 
-// describeImport appends an import, and those in its text.
+// describeImport appends an import and the imports nested in its text.
 func (m *module) describeImport(infos []ImportInfo, n *importNode, usedBy []string) []ImportInfo {
 	definitions := n.definitions()
 	info := ImportInfo{
@@ -58,7 +58,7 @@ func (r *Runtime) serveImports(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, infos)
 }
 
-// importIDs returns the IDs of the imports that a node's component is declared in.
+// importIDs returns the IDs of the imports that declare a node's component.
 func importIDs(nodes []node) (ids []string) {
 	for _, n := range nodes {
 		if _, ok := n.(*importNode); ok {

@@ -19,12 +19,12 @@ import (
 	"github.com/headwater/headwater/component/remote/git"
 )
 
-// lab makes components for tests, and writes down what happens to them.
+// lab makes components for tests, and records their events.
 type lab struct {
 	mu        sync.Mutex
 	events    []string
 	specimens map[string]*specimen
-	files     map[string]string // what local.file reads
+	files     map[string]string // content of local.file
 	readers   []*textFile
 	spans     *spanSink
 }
@@ -33,8 +33,7 @@ func newLab() *lab {
 	return &lab{specimens: map[string]*specimen{}, files: map[string]string{}, spans: &spanSink{}}
 }
 
-// specimenArgs are the arguments of all test components. Behaviour lets one
-// misbehave.
+// specimenArgs are the arguments of all test components. Behaviour selects an error.
 type specimenArgs struct {
 	In        string            `river:"in,attr,optional"`
 	Number    int               `river:"number,attr,optional"`
@@ -86,8 +85,8 @@ type specimenDebug struct {
 type specimen struct {
 	lab      *lab
 	options  component.Options
-	release  chan struct{} // closed to let a slow one stop
-	finished chan struct{} // closed to let it exit on its own
+	release  chan struct{} // closed to let a slow component stop
+	finished chan struct{} // closed to let the component exit on its own
 
 	mu      sync.Mutex
 	args    specimenArgs

@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 )
 
-// LogLevel is the least severe level that is logged: debug, info, warn or error.
+// LogLevel is the lowest level that is logged: debug, info, warn or error.
 type LogLevel string
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -45,7 +45,7 @@ func severity(name string) int {
 	}
 }
 
-// LogFormat is how lines are written: logfmt or json.
+// LogFormat is the format of log lines: logfmt or json.
 type LogFormat string
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -66,7 +66,7 @@ func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
 type LoggingArguments struct {
 	Level       LogLevel      `river:"level,attr,optional"`
 	Format      LogFormat     `river:"format,attr,optional"`
-	Destination string        `river:"destination,attr,optional"` // Alloy's; stderr is the only one here
+	Destination string        `river:"destination,attr,optional"` // from Alloy; only stderr is supported
 	WriteTo     []interface{} `river:"write_to,attr,optional"`
 }
 
@@ -86,29 +86,28 @@ func (a *LoggingArguments) Validate() error {
 	return nil
 }
 
-// maxPending bounds the lines kept until the logging block is known.
+// maxPending bounds the lines kept before the first Configure.
 const maxPending = 1000
 
-// Logger writes log lines in the level and format of the logging block. Lines
-// that come before the first Configure are kept until then, at most 1,000 of
-// them. It is safe for concurrent use.
+// Logger writes log lines with the level and format of the logging block. It keeps lines logged
+// before the first Configure until then, at most 1,000. It is safe for concurrent use.
 type Logger struct {
 	out io.Writer
 
 	mu      sync.Mutex
 	lines   log.Logger // nil before the first Configure
-	least   int        // the severity from which on lines are written
+	least   int        // minimum severity of lines to write
 	pending [][]interface{}
 }
 
-// NewLogger returns a Logger that writes to w, one Write call a line. Passwords in URLs
-// are left out.
+// NewLogger returns a Logger that writes to w, with one Write call per line. It removes passwords
+// from URLs.
 func NewLogger(w io.Writer) *Logger { return &Logger{out: hidingWriter{w}} }
 
-// hidingWriter leaves out the passwords of URLs in what it writes.
+// hidingWriter removes the passwords of URLs from its output.
 type hidingWriter struct{ to io.Writer }
 
-// Write implements io.Writer. line is a whole one.
+// Write implements io.Writer. line must be a whole line.
 func (h hidingWriter) Write(line []byte) (int, error) {
 	if _, err := h.to.Write(config.HidePasswords(line)); err != nil {
 		return 0, err
@@ -116,8 +115,7 @@ func (h hidingWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Configure sets level and format for this and all later lines, and writes the
-// lines kept so far.
+// Configure sets the level and format of all later lines, and writes the lines kept so far.
 func (l *Logger) Configure(arguments LoggingArguments) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +126,7 @@ func (l *Logger) Configure(arguments LoggingArguments) {
 		l.lines = log.NewLogfmtLogger(l.out)
 	}
 	for _, keyvals := range l.pending {
-		_ = l.write(keyvals) // without standard error there is nowhere to log it
+		_ = l.write(keyvals) // without standard error there is no place to log this
 	}
 	l.pending = nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lines logs one line of each level and one without, and returns what came out.
+// lines logs one line of each level and one line without a level, and returns the output.
 func lines(logger log.Logger, out *logBuffer) []string {
 	before := len(out.String())
 	_ = level.Debug(logger).Log("msg", "d")
@@ -66,8 +66,8 @@ func TestPendingLinesAreBounded(t *testing.T) {
 	require.Equal(t, maxPending, strings.Count(out.String(), "\n"))
 }
 
-// TestPasswordsAreHidden: a password in a URL is in no log line, no details of a component
-// and no error about a configuration.
+// TestPasswordsAreHidden: a password in a URL does not appear in log lines, details of a component
+// and errors about a configuration.
 func TestPasswordsAreHidden(t *testing.T) {
 	const secret = `tcp://me:secret@host:1/`
 	var out bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// ProcessMetrics returns a new registry with the metrics of this process and of
-// the Go runtime, for Options.Registerer.
+// ProcessMetrics returns a new registry with the metrics of this process and of the Go runtime, for
+// Options.Registerer.
 func ProcessMetrics() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -23,11 +23,11 @@ func ProcessMetrics() *prometheus.Registry {
 	return registry
 }
 
-// slowEvaluation is the least duration of an evaluation that counts as slow.
+// slowEvaluation is the minimum duration of an evaluation that counts as slow.
 const slowEvaluation = time.Minute
 
-// runtimeMetrics has the names of the Grafana Agent's metrics, so that its
-// dashboards and alerts work here.
+// runtimeMetrics uses the names of the Grafana Agent's metrics, so that dashboards and alerts for
+// the Agent work.
 type runtimeMetrics struct {
 	runtime    *Runtime
 	evaluating atomic.Int64
@@ -89,8 +89,8 @@ func (m *runtimeMetrics) isEvaluating() float64 {
 	return 0
 }
 
-// evaluation notes the start of a node's evaluation; the function returned notes
-// its end and returns its duration.
+// evaluation records the start of a node's evaluation. The returned function records its end and
+// returns its duration.
 func (m *runtimeMetrics) evaluation(id string) (done func() time.Duration) {
 	started := time.Now()
 	m.evaluating.Add(1)
@@ -107,7 +107,7 @@ func (m *runtimeMetrics) evaluation(id string) (done func() time.Duration) {
 
 func (m *runtimeMetrics) waited(duration time.Duration) { m.waits.Observe(duration.Seconds()) }
 
-// loadDone notes the result of a load. source is nil if there was none to load.
+// loadDone records the result of a load. source is nil if no source was read.
 func (m *runtimeMetrics) loadDone(source *Source, err error) {
 	var failed *LoadError
 	if source != nil && (err == nil || errors.As(err, &failed) && failed.Applied) {
@@ -123,8 +123,8 @@ func (m *runtimeMetrics) loadDone(source *Source, err error) {
 	m.loadTime.SetToCurrentTime()
 }
 
-// Describe implements prometheus.Collector. The components' metrics are not known in
-// advance.
+// Describe implements prometheus.Collector. It does not describe the components' metrics, which are
+// unknown in advance.
 func (m *runtimeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.components
 	for _, c := range m.own {

@@ -20,29 +20,28 @@ import (
 	"github.com/headwater/headwater/river/internal/source"
 )
 
-// module is one loaded configuration: that of the user, or the inside of a
-// custom component or of a module.* block. Modules nest; all of them share the
-// runtime's workers, logger and metrics.
+// module is one loaded configuration: the user's configuration, or the content of a custom
+// component or of a module.* block. Modules nest, and all modules share the runtime's workers,
+// logger and metrics.
 type module struct {
 	r  *Runtime
-	id string // "" for the user's configuration, else the global ID of the block that holds the module
+	id string // "" for the user's configuration, else the global ID of the block that contains the module
 
 	parent    *module
-	body      ast.Body                     // of the definition that it is an instance of, to find one that holds itself
-	onExports func(exports map[string]any) // new values of export blocks; does not block
+	body      ast.Body                     // body of the definition, to detect a module that contains itself
+	onExports func(exports map[string]any) // receives new values of export blocks; does not block
 
 	scheduler *scheduler
 	changes   *changedNodes // nodes with new exports
-	schedule  chan struct{} // token: the scheduler has something to do
-	restart   atomic.Bool   // with the next token, restart what has exited
+	schedule  chan struct{} // token: the scheduler has work to do
+	restart   atomic.Bool   // with the next token, restart components that exited
 
-	// loadMu is held while a configuration is loaded, and while dependants are
-	// looked up: a change of exports during a load must use the new graph, not the
-	// old one.
+	// loadMu is held during a load, and during the lookup of dependants: a change of exports during
+	// a load must use the new graph, not the old one.
 	loadMu  sync.Mutex
-	graph   atomic.Pointer[graph] // the current configuration
-	loaded  atomic.Bool           // a configuration was loaded
-	exports map[string]any        // as last handed to onExports; guarded by loadMu
+	graph   atomic.Pointer[graph] // current configuration
+	loaded  atomic.Bool           // whether a configuration was loaded
+	exports map[string]any        // last value passed to onExports; guarded by loadMu
 }
 
 func newModule(r *Runtime, id string, parent *module, onExports func(map[string]any)) *module {
@@ -59,11 +58,11 @@ func newModule(r *Runtime, id string, parent *module, onExports func(map[string]
 	return m
 }
 
-// globalID returns the ID of a block of the module, unique in the process.
+// globalID returns the ID of a block of the module. It is unique in the process.
 func (m *module) globalID(localID string) string { return path.Join(m.id, localID) }
 
-// newContent returns what reads the text of an import.* or module.* block. making is
-// what errors call the making of its component.
+// newContent returns the reader of the text of an import.* or module.* block. making is the word
+// for the creation of its component in errors.
 func (m *module) newContent(kind, globalID, making string) (*source.Content, error) {
 	return source.NewContent(source.ContentOptions{
 		Kind:     kind,
@@ -76,12 +75,12 @@ func (m *module) newContent(kind, globalID, making string) (*source.Content, err
 	})
 }
 
-// MaxDepth bounds how deep modules nest. Nobody writes that many levels; a
-// module.file block that loads its own file would go on for ever.
+// MaxDepth bounds the nesting of modules. Real configurations have fewer levels. Without it, a
+// module.file block that loads its own file would nest endlessly.
 const MaxDepth = 16
 
-// checkNesting returns an error if a module with this body must not be put
-// inside m's block: it would hold itself without end.
+// checkNesting returns an error if a module with this body inside m's block would contain itself
+// endlessly.
 func (m *module) checkNesting(body ast.Body) error {
 	depth := 0
 	for outer := m; outer != nil; outer = outer.parent {
@@ -96,9 +95,9 @@ func (m *module) checkNesting(body ast.Body) error {
 }
 
 // load makes a text the current configuration, with values for its argument blocks and with the
-// definitions of the place where it was written. See Runtime.Load.
+// definitions of the enclosing configuration. See Runtime.Load.
 func (m *module) load(text *Source, arguments map[string]any, outer *definitions) error {
-	defer wake(m.changes.signal) // after the lock is free: changes have waited for it
+	defer wake(m.changes.signal) // after the lock is released, because changes waited for it
 	m.loadMu.Lock()
 	defer m.loadMu.Unlock()
 
@@ -121,8 +120,8 @@ func (m *module) load(text *Source, arguments map[string]any, outer *definitions
 	return nil
 }
 
-// evaluateAll evaluates all nodes of g, each after those that it refers to. It
-// returns the texts that the diagnostics are about.
+// evaluateAll evaluates all nodes of g, each after the nodes that it refers to. It returns the
+// diagnostics and the texts that they refer to.
 func (m *module) evaluateAll(g *graph) (diag.Diagnostics, map[string][]byte) {
 	started := time.Now()
 	ctx, span := m.r.tracing.Tracer("").Start(context.Background(), "GraphEvaluate",
@@ -138,7 +137,7 @@ func (m *module) evaluateAll(g *graph) (diag.Diagnostics, map[string][]byte) {
 		}
 		diags = append(diags, evaluationDiagnostics(g.blocks[n], failureOf(n), err)...)
 		files = withFilesOf(files, err)
-		if m.loaded.Load() { // before, the caller prints the diagnostics and gives up
+		if m.loaded.Load() { // during the first load, the caller prints the diagnostics and exits
 			m.r.logFailure(n, err)
 		}
 	}
@@ -159,7 +158,7 @@ func failureOf(n node) string {
 	}
 }
 
-// withFilesOf adds the files of a LoadError inside err to files.
+// withFilesOf adds the files of a LoadError in err to files.
 func withFilesOf(files map[string][]byte, err error) map[string][]byte {
 	var inner *LoadError
 	if !errors.As(err, &inner) {
@@ -173,8 +172,8 @@ func withFilesOf(files map[string][]byte, err error) map[string][]byte {
 	return all
 }
 
-// run runs the module's components and keeps them up to date until ctx is done.
-// Then it stops them, users before what they use.
+// run runs the module's components and keeps them up to date until ctx is done. Then it stops them;
+// each component stops before the components that it uses.
 func (m *module) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -189,12 +188,11 @@ func (m *module) run(ctx context.Context) {
 	m.scheduler.close(m.r.options.StopTimeout)
 }
 
-// requestSchedule lets run bring the running components in line with the graph.
+// requestSchedule requests that run starts and stops components to match the graph.
 func (m *module) requestSchedule() { wake(m.schedule) }
 
-// takeChanges puts the direct dependants of all changed nodes in the queue, and
-// publishes the values of changed export blocks. While a configuration is loaded
-// it leaves them; load gives the signal again.
+// takeChanges queues the direct dependants of all changed nodes, and publishes the values of
+// changed export blocks. During a load it leaves the changes in place; load signals them again.
 func (m *module) takeChanges() {
 	if !m.loadMu.TryLock() {
 		return
@@ -215,8 +213,8 @@ func (m *module) takeChanges() {
 	}
 }
 
-// publishExports hands the values of the export blocks to the block that holds
-// the module, if they have changed. loadMu must be held.
+// publishExports passes the values of the export blocks to the block that contains the module, if
+// they changed. loadMu must be held.
 func (m *module) publishExports() {
 	if m.onExports == nil {
 		return
@@ -233,7 +231,7 @@ func (m *module) publishExports() {
 	}
 }
 
-// walk calls visit with m and all modules inside, outer before inner.
+// walk calls visit for m and all modules inside it, outer modules first.
 func (m *module) walk(visit func(*module)) {
 	visit(m)
 	for _, n := range m.graph.Load().instances() {

@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// textFile stands for local.file: its content is set by the test.
+// textFile replaces local.file. The test sets its content.
 type textFile struct {
 	lab     *lab
 	options component.Options
@@ -71,14 +71,14 @@ func (f *textFile) Run(ctx context.Context) error {
 	return nil
 }
 
-// write changes a file and lets all who have it read it.
+// write changes a file and makes all its readers read it.
 func (l *lab) write(name, text string) {
 	l.mu.Lock()
 	l.files[name] = text
 	readers := append([]*textFile(nil), l.readers...)
 	l.mu.Unlock()
 	for _, f := range readers {
-		_ = f.read() // another file's reader
+		_ = f.read() // only an error of another file's reader
 	}
 }
 
@@ -96,7 +96,7 @@ declare "wrapper" {
 }
 `
 
-// TestModuleCascade: a change goes into a custom component and comes out again.
+// TestModuleCascade: a change passes through a custom component.
 func TestModuleCascade(t *testing.T) {
 	h := newHost(t)
 	stop := h.runs(wrapper + `
@@ -115,8 +115,8 @@ func TestModuleCascade(t *testing.T) {
 	require.True(t, h.has("end wrapper.w/test.value.inner")())
 }
 
-// TestModuleReload: components inside stay when the declare block around them
-// changes, and end when it goes.
+// TestModuleReload: components inside stay if the enclosing declare block changes, and end if it is
+// removed.
 func TestModuleReload(t *testing.T) {
 	h := newHost(t)
 	h.runs(wrapper + `wrapper "w" { in = "1" }`)
@@ -143,8 +143,8 @@ func TestModuleReload(t *testing.T) {
 	})
 }
 
-// TestModuleReloadFails: a definition that cannot be evaluated makes its
-// instances unhealthy, and they go on with what they had.
+// TestModuleReloadFails: a definition that fails to evaluate makes its instances unhealthy, and
+// they continue with the previous definition.
 func TestModuleReloadFails(t *testing.T) {
 	h := newHost(t)
 	h.runs(wrapper + `wrapper "w" { in = "1" }`)
@@ -166,8 +166,8 @@ func TestModuleReloadFails(t *testing.T) {
 	require.Equal(t, "3", h.out("wrapper.w/test.value.inner"))
 }
 
-// TestImportUpdates: new content changes running instances, also by way of a
-// declare block and of a nested import; broken content changes nothing.
+// TestImportUpdates: new content changes running instances, also through a declare block and
+// through a nested import; broken content has no effect.
 func TestImportUpdates(t *testing.T) {
 	h := newHost(t)
 	leaf := func(value string) string {
@@ -251,7 +251,7 @@ func TestModuleFileUpdates(t *testing.T) {
 	stop()
 }
 
-// TestModulePath: module_path is where the text lies that it is written in.
+// TestModulePath: module_path is the folder of the text that contains it.
 func TestModulePath(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
@@ -294,7 +294,7 @@ func TestModuleFileMissing(t *testing.T) {
 		`c.river:1:1: Failed to evaluate node for config block: creating file component: no file nowhere`)
 }
 
-// TestModuleLoadsItself: it ends with an error, and soon.
+// TestModuleLoadsItself: loading ends quickly with an error.
 func TestModuleLoadsItself(t *testing.T) {
 	h := newHost(t)
 	h.lab.files["m"] = `module.file "again" { filename = "m" }`

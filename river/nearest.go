@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// nearest returns the candidate that name may be a misspelling of, "" for none: a third of its last word may be wrong.
+// nearest returns the candidate that is probably meant by a misspelled name, "" if there is none.
+// At most a third of the name's last word may be wrong.
 func nearest(name string, candidates iter.Seq[string]) (best string) {
 	word := len(name) - 1 - strings.LastIndexByte(name, '.')
 	least := min(word-1, max(1, word/3)) + 1
@@ -17,8 +18,8 @@ func nearest(name string, candidates iter.Seq[string]) (best string) {
 	return best
 }
 
-// editDistance returns how many bytes have to be inserted, deleted, replaced or swapped with the next one to make b of
-// a (Damerau-Levenshtein distance, optimal string alignment).
+// editDistance returns the minimum number of bytes to insert, delete, replace or swap with the next
+// byte to turn a into b (Damerau-Levenshtein distance, optimal string alignment).
 func editDistance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

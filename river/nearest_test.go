@@ -19,7 +19,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestEditDistance has distances that are counted by hand.
+// TestEditDistance has distances counted by hand.
 func TestEditDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

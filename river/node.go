@@ -19,7 +19,7 @@ type runnable interface {
 	// references returns the nodes that the block refers to.
 	references() []node
 
-	// built reports whether there is something to run. It stays true.
+	// built reports whether the node is ready to run. Once true, it stays true.
 	built() bool
 
 	// run does the node's work until ctx is done.
@@ -34,22 +34,22 @@ type instance interface {
 	name() string           // the block's name
 	label() string          // the block's label
 	arguments() interface{} // a struct or map that River can encode
-	debugInfo() interface{} // the like, or nil
+	debugInfo() interface{} // likewise, or nil
 	module() *module        // the module inside, or nil
 }
 
-// blockNode is what most nodes have in common.
+// blockNode is the common part of most nodes.
 type blockNode struct {
 	nodeID   string
 	globalID string
 
-	// evalMu is held while the node is evaluated, so that one evaluation follows
-	// the other. It guards block and standard.
+	// evalMu is held during an evaluation of the node, so that evaluations do not overlap. It
+	// guards block and standard.
 	evalMu   sync.Mutex
 	block    *ast.BlockStmt
 	standard *vm.Scope
 
-	// mu is held for moments only, never while a component's code runs.
+	// mu is held only briefly, never while a component's code runs.
 	mu           sync.RWMutex
 	blockLabel   string
 	dependencies []node
@@ -70,8 +70,7 @@ func newBlockNode(m *module, block *ast.BlockStmt) blockNode {
 
 func (n *blockNode) id() string { return n.nodeID }
 
-// setGraph sets the graph to evaluate in from now on. self is the node that n is
-// part of.
+// setGraph sets the graph for the following evaluations. self is the node that contains n.
 func (n *blockNode) setGraph(g *graph, self node) {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
@@ -89,7 +88,7 @@ func (n *blockNode) references() []node {
 
 func (n *blockNode) label() string { return n.blockLabel }
 
-// decode evaluates body in the scope of what the block refers to.
+// decode evaluates body in the scope of the block's references.
 func (n *blockNode) decode(body ast.Body, into interface{}) error {
 	if err := decodeBody(body, scopeOf(n.standard, n.references()), into); err != nil {
 		return fmt.Errorf("decoding River: %w", err)
@@ -115,8 +114,7 @@ func (n *blockNode) exited(err error) {
 	n.health.exited(err)
 }
 
-// currentHealth is the worse of how the last evaluation went and how the run
-// goes.
+// currentHealth returns the worse health of the last evaluation and of the run.
 func (n *blockNode) currentHealth() component.Health {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

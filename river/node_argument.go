@@ -10,8 +10,7 @@ import (
 	"github.com/headwater/headwater/river/internal/source"
 )
 
-// argumentNode is a value that a module gets from outside. A new one is made for
-// each load.
+// argumentNode is a value that a module gets from outside. Each load creates new ones.
 type argumentNode struct {
 	nodeID, label string
 
@@ -55,7 +54,7 @@ func (n *argumentNode) evaluate() error {
 	case err == nil && argument.Optional:
 		n.value = argument.Default
 		return nil
-	default: // rather than what is wrong with the block, which matters less
+	default: // this matters more than an error in the block
 		return fmt.Errorf("missing required argument %q to module", n.label)
 	}
 }
@@ -77,8 +76,7 @@ func (n *argumentNode) exported() interface{} {
 	return map[string]any{"value": n.value}
 }
 
-// exportNode is a value that a module offers to the outside. A new one is made
-// for each load.
+// exportNode is a value that a module exports. Each load creates new ones.
 type exportNode struct {
 	nodeID, label string
 	onChange      func(n node)

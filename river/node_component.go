@@ -25,8 +25,8 @@ type componentNode struct {
 	logger       log.Logger
 	tracer       trace.TracerProvider
 	dataPath     string
-	onExports    func(n node) // the exports have changed; does not block
-	onBuilt      func()       // the component is there to be run; does not block
+	onExports    func(n node) // called after the exports changed; does not block
+	onBuilt      func()       // called when the component is ready to run; does not block
 
 	// These are guarded by blockNode.mu.
 	managed component.Component // nil until the first successful Build
@@ -59,9 +59,9 @@ func (n *componentNode) exported() interface{} {
 	return n.exports
 }
 
-// evaluate decodes the block in the scope of its dependencies' exports, builds
-// the component the first time, and later updates it if the arguments differ.
-// After an error the component keeps the arguments it had.
+// evaluate decodes the block in the scope of its dependencies' exports. It builds the component the
+// first time, and later updates it if the arguments changed. After an error the component keeps its
+// previous arguments.
 func (n *componentNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
@@ -95,8 +95,8 @@ func (n *componentNode) evaluateLocked() error {
 	return nil
 }
 
-// build makes the component. Every attempt has a registry of its own: a failed one may
-// have registered metrics.
+// build builds the component. Every attempt has its own registry, because a failed attempt may have
+// registered metrics.
 func (n *componentNode) build(args component.Arguments) error {
 	metrics := prometheus.NewRegistry()
 	managed, err := n.registration.Build(component.Options{
@@ -120,7 +120,7 @@ func (n *componentNode) build(args component.Arguments) error {
 	return nil
 }
 
-// setExports is the component's OnStateChange.
+// setExports is the component's OnStateChange callback.
 func (n *componentNode) setExports(e component.Exports) {
 	want, got := reflect.TypeOf(n.registration.Exports), reflect.TypeOf(e)
 	if want == nil || want != got {
@@ -137,7 +137,7 @@ func (n *componentNode) setExports(e component.Exports) {
 	}
 }
 
-// run runs the component until it ends. Its panics end it like an error.
+// run runs the component until it ends. A panic ends it like an error.
 func (n *componentNode) run(ctx context.Context) {
 	managed := n.component()
 	if managed == nil {
@@ -183,7 +183,7 @@ func (n *componentNode) collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// debugInfo returns what the component reports about itself, or nil.
+// debugInfo returns the component's debug info, or nil.
 func (n *componentNode) debugInfo() (info interface{}) {
 	debugger, ok := n.component().(component.DebugComponent)
 	if !ok {
@@ -196,7 +196,7 @@ func (n *componentNode) debugInfo() (info interface{}) {
 	return info
 }
 
-// handler returns what the component serves, or nil.
+// handler returns the component's HTTP handler, or nil.
 func (n *componentNode) handler() http.Handler {
 	server, ok := n.component().(component.HTTPComponent)
 	if !ok {

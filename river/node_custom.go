@@ -10,24 +10,24 @@ import (
 	"github.com/headwater/headwater/river/internal/source"
 )
 
-// moduleHolder is the part of a node that holds a module and offers its exports.
+// moduleHolder is the part of a node that contains a module and provides its exports.
 type moduleHolder struct {
 	blockNode
 	outer     *module
 	inner     *module
-	onExports func() // the exports have changed; does not block
+	onExports func() // called after the exports changed; does not block
 
 	// These are guarded by blockNode.mu.
 	args    map[string]any
 	exports map[string]any
-	ready   bool // evaluated at least once, so there is something to run
+	ready   bool // evaluated at least once, so the node is ready to run
 }
 
 func newModuleHolder(m *module, block *ast.BlockStmt) moduleHolder {
 	return moduleHolder{blockNode: newBlockNode(m, block), outer: m}
 }
 
-// hold makes the module. It calls notify after each change of the exports.
+// hold creates the module. It calls notify after each change of the exports.
 func (n *moduleHolder) hold(notify func()) {
 	n.onExports = notify
 	n.inner = newModule(n.outer.r, n.globalID, n.outer, n.setExports)
@@ -124,7 +124,7 @@ func (n *customNode) evaluateLocked() error {
 	return nil
 }
 
-// exported returns the values of the module's export blocks by their labels.
+// exported returns the values of the module's export blocks by label.
 func (n *customNode) exported() interface{} { return n.currentExports() }
 
 func (n *customNode) run(ctx context.Context) {

@@ -1,7 +1,7 @@
 package river
 
-// declareNode stands for a declare block. It does nothing but let cycles of
-// declare blocks be found; what is in the block is evaluated in each instance.
+// declareNode represents a declare block. It only makes cycles of declare blocks visible in the
+// graph; each instance evaluates the content of the block.
 type declareNode struct{ nodeID string }
 
 func (n *declareNode) id() string            { return n.nodeID }

@@ -20,23 +20,22 @@ func isImport(name string) bool {
 	return ok && source.IsKind(kind)
 }
 
-// importNode reads a text with declare and import blocks, and offers the custom
-// components that it declares.
+// importNode reads a text with declare and import blocks, and provides the custom components
+// declared in it.
 type importNode struct {
 	blockNode
 	outer    *module
-	onChange func(n node) // there are new definitions; does not block
+	onChange func(n node) // called for new definitions; does not block
 
 	// These are guarded by evalMu.
 	content *source.Content
-	loaded  string // the text that the definitions come from, or the last that failed
+	loaded  string // the text of the definitions, or the last text that failed
 
-	// These are guarded by mu. What imports nested in the text have read is part
-	// of current.
+	// These are guarded by mu. current includes the definitions of imports nested in the text.
 	current   *definitions
 	isReady   bool
 	contentOK component.Health
-	changed   chan struct{} // token: current has other imports, to be run
+	changed   chan struct{} // token: current has different imports to run
 }
 
 func newImportNode(m *module, block *ast.BlockStmt, onChange func(n node)) *importNode {
@@ -50,14 +49,14 @@ func newImportNode(m *module, block *ast.BlockStmt, onChange func(n node)) *impo
 	}
 }
 
-// kind is the second word of the block's name.
+// kind returns the second word of the block's name.
 func (n *importNode) kind() string { return strings.TrimPrefix(n.block.GetBlockName(), importPrefix) }
 
 func (n *importNode) exported() interface{} { return nil }
 
 func (n *importNode) configure(g *graph) { n.setGraph(g, n) }
 
-// definitions returns what the imported text declares.
+// definitions returns the definitions in the imported text.
 func (n *importNode) definitions() *definitions {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -74,7 +73,7 @@ func (n *importNode) evaluate() error {
 
 func (n *importNode) evaluateLocked() error {
 	if n.content == nil {
-		content, err := n.outer.newContent(n.kind(), n.globalID, "creating "+n.kind()) // the Agent's words
+		content, err := n.outer.newContent(n.kind(), n.globalID, "creating "+n.kind()) // the Agent's wording
 		if err != nil {
 			return err
 		}
@@ -90,8 +89,8 @@ func (n *importNode) evaluateLocked() error {
 	return n.takeContent()
 }
 
-// takeContent makes definitions of the source's text, if it is a new one. If
-// they cannot be used, those of the text before stay. evalMu must be held.
+// takeContent creates definitions from the source's text, if the text is new. If the text is
+// invalid, the previous definitions stay in use. evalMu must be held.
 func (n *importNode) takeContent() error {
 	text := n.content.Text()
 	if n.loaded == text && n.contentHealth().Health == component.HealthTypeHealthy {
@@ -113,7 +112,7 @@ func (n *importNode) takeContent() error {
 	return nil
 }
 
-// define parses a text, and evaluates the import blocks in it.
+// define parses a text, and evaluates its import blocks.
 func (n *importNode) define(text string) (*definitions, error) {
 	if depth := strings.Count(n.globalID, "/"); depth > MaxDepth {
 		return nil, fmt.Errorf("imports are nested more than %d levels deep; does one import itself?", MaxDepth)
@@ -160,8 +159,8 @@ func (n *importNode) define(text string) (*definitions, error) {
 	return defined, nil
 }
 
-// importedFolder returns where the imported text is: for a string, where the
-// import block is.
+// importedFolder returns the folder of the imported text. For a string it is the folder of the
+// import block.
 func (n *importNode) importedFolder() string {
 	if n.kind() == source.KindString {
 		folder, _ := n.standard.Lookup("module_path")
@@ -171,8 +170,8 @@ func (n *importNode) importedFolder() string {
 	return n.content.Folder()
 }
 
-// nested returns the node of an import block in the imported text. New content
-// there is new content here.
+// nested returns the node of an import block in the imported text. New content of the nested import
+// also counts as new content of n.
 func (n *importNode) nested(block *ast.BlockStmt, folder string) *importNode {
 	inner := newImportNode(n.outer, block, func(node) { n.onChange(n) })
 	inner.standard = scopeIn(n.outer.r.standard, folder)
@@ -186,7 +185,7 @@ func (n *importNode) built() bool {
 	return n.isReady
 }
 
-// run looks for new content, here and in nested imports, until ctx is done.
+// run watches for new content, in n and in nested imports, until ctx is done.
 func (n *importNode) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -239,8 +238,7 @@ func (n *importNode) contentHealth() component.Health {
 	return n.contentOK
 }
 
-// currentHealth is the worst of evaluation, run, content, source and nested
-// imports.
+// currentHealth returns the worst health of evaluation, run, content and nested imports.
 func (n *importNode) currentHealth() component.Health {
 	worst := component.LeastHealthy(n.blockNode.currentHealth(), n.contentHealth())
 	for _, inner := range n.definitions().imports {

@@ -34,7 +34,7 @@ type moduleNode struct {
 	loadHealth component.Health // guarded by mu
 }
 
-// moduleBlock is the part of module.* blocks that does not say where to read.
+// moduleBlock is the part of module.* blocks that is the same for all sources.
 type moduleBlock struct {
 	Arguments map[string]any `river:"arguments,block,optional"`
 }
@@ -85,8 +85,8 @@ func (n *moduleNode) evaluateLocked() error {
 	return nil
 }
 
-// splitArguments returns the body of a module.* block without its arguments
-// blocks, and these.
+// splitArguments splits the body of a module.* block into the part without arguments blocks, and
+// the arguments blocks.
 func splitArguments(body ast.Body) (place, arguments ast.Body) {
 	for _, stmt := range body {
 		if block, ok := stmt.(*ast.BlockStmt); ok && block.GetBlockName() == "arguments" {
@@ -98,7 +98,7 @@ func splitArguments(body ast.Body) (place, arguments ast.Body) {
 	return place, arguments
 }
 
-// takeContent loads the source's text, if that or the arguments are new.
+// takeContent loads the source's text, if the text or the arguments changed.
 func (n *moduleNode) takeContent() error {
 	text, args := n.content.Text(), n.moduleArguments()
 	if n.loaded && text == n.loadedText && reflect.DeepEqual(args, n.loadedArgs) {
@@ -133,7 +133,7 @@ func (n *moduleNode) exported() interface{} {
 	return map[string]any{"exports": n.currentExports()}
 }
 
-// run runs the module and looks for new content until ctx is done.
+// run runs the module and watches for new content until ctx is done.
 func (n *moduleNode) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -149,7 +149,7 @@ func (n *moduleNode) run(ctx context.Context) {
 		case <-content.Changed():
 			n.contentChanged()
 		case err := <-ended:
-			cancel() // a module whose text cannot be followed stops, as in the Agent
+			cancel() // a module whose text cannot be watched stops, as in the Agent
 			<-stopped
 			if err != nil {
 				level.Error(n.outer.r.logger).Log("msg", "component exited with error", "component", n.globalID, "err", err)
@@ -179,7 +179,7 @@ func (n *moduleNode) currentHealth() component.Health {
 	return content.Worst(worst)
 }
 
-// contentNow returns what reads the text, or nil before the first evaluation.
+// contentNow returns the reader of the text, or nil before the first evaluation.
 func (n *moduleNode) contentNow() *source.Content {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -194,12 +194,12 @@ func (n *moduleNode) moduleArguments() map[string]any {
 	return n.args
 }
 
-// arguments returns the arguments for the module; place says where it is read.
+// arguments returns the arguments for the module. place returns the arguments for its source.
 func (n *moduleNode) arguments() interface{} {
 	return moduleBlock{Arguments: n.moduleArguments()}
 }
 
-// place returns what says where the text is read, or nil.
+// place returns the arguments for the source of the text, or nil.
 func (n *moduleNode) place() interface{} {
 	content := n.contentNow()
 	if content == nil {

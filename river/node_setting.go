@@ -5,16 +5,16 @@ import (
 	"github.com/grafana/river/ast"
 )
 
-// settingNode applies a block that configures the runtime itself, or the defaults if
-// the configuration does not have the block.
+// settingNode applies a block that configures the runtime itself, or the defaults if the
+// configuration does not contain the block.
 type settingNode struct {
 	blockNode
 	apply   func(decode func(arguments interface{}) error) error
-	failure string // what diagnostics call a failed evaluation
+	failure string // text for a failed evaluation in diagnostics
 }
 
-// newSettingNode returns the node of the block of that name. apply decodes the
-// block and applies it.
+// newSettingNode returns the node for the block of that name. apply decodes the block and applies
+// it.
 func newSettingNode(r *Runtime, name string, apply func(decode func(arguments interface{}) error) error) *settingNode {
 	return &settingNode{
 		blockNode: blockNode{nodeID: name, globalID: name, standard: r.standard, health: newNodeHealth()},
@@ -35,8 +35,8 @@ func newLoggingNode(r *Runtime) *settingNode {
 	})
 }
 
-// liveDebuggingArguments are the livedebugging block of Alloy, which is accepted so
-// that its configurations load.
+// liveDebuggingArguments is the livedebugging block of Alloy. It is accepted so that Alloy
+// configurations load.
 type liveDebuggingArguments struct {
 	Enabled bool `river:"enabled,attr,optional"`
 }
@@ -66,8 +66,8 @@ func (n *settingNode) evaluate() error {
 	return protect(func() error { return n.apply(n.decodeBlock) })
 }
 
-// decodeBlock decodes the body of the block, or an empty one if there is no block, so
-// that the defaults hold. A label is ignored, as in the Agent.
+// decodeBlock decodes the body of the block. If there is no block, it decodes an empty body, so
+// that the defaults apply. It ignores a label, as the Agent does.
 func (n *settingNode) decodeBlock(arguments interface{}) error {
 	if n.block == nil {
 		return decodeBody(ast.Body{}, n.standard, arguments)

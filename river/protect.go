@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// panicError is a panic of a component, caught.
+// panicError is a recovered panic of a component.
 type panicError struct {
 	value interface{}
 	stack []byte
@@ -13,8 +13,8 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// protect calls f. A panic in it becomes a *panicError: one component's mistake
-// must not end the others.
+// protect calls f and turns a panic into a *panicError: an error in one component must not end
+// other components.
 func protect(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

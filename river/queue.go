@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// changedNodes collects the nodes whose exports have changed until take is called.
-// Putting never blocks. A node that changes often is there once: only its newest
-// exports matter.
+// changedNodes collects the nodes whose exports changed, until take is called. put never blocks.
+// Each node is contained only once, because only its newest exports matter.
 type changedNodes struct {
 	signal chan struct{} // holds a token while there is something to take
 
@@ -42,18 +41,18 @@ func (c *changedNodes) take() []node {
 func wake(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
-	default: // a token is there already
+	default: // there is already a token
 	}
 }
 
-// evaluationQueue hands nodes to workers. Each node waits at most once, so the number
-// of nodes bounds the queue. Two workers never have the same node: if it is put again
-// while a worker has it, it waits for that worker.
+// evaluationQueue distributes nodes to workers. Each node waits at most once, so the number of
+// nodes bounds the queue. Two workers never get the same node: if a node is put while a worker has
+// it, it waits for that worker.
 type evaluationQueue struct {
 	mu      sync.Mutex
 	ready   *sync.Cond
 	waiting []node
-	since   map[node]time.Time // when a waiting node was put
+	since   map[node]time.Time // time when a waiting node was put
 	busy    map[node]bool
 	closed  bool
 }
@@ -75,8 +74,8 @@ func (q *evaluationQueue) put(n node) {
 	q.ready.Signal()
 }
 
-// take waits for a node and returns it with the time that it has waited, or
-// false once the queue is closed. The caller must say done afterwards.
+// take waits for a node and returns it with its waiting time, or false once the queue is closed.
+// The caller must then call done.
 func (q *evaluationQueue) take() (node, time.Duration, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,7 +108,7 @@ func (q *evaluationQueue) len() int {
 	return len(q.waiting)
 }
 
-// close wakes all workers; what still waits is dropped.
+// close wakes all workers and drops the waiting nodes.
 func (q *evaluationQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

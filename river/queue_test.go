@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dummy is a node that does nothing.
+// dummy is a node without effect.
 type dummy string
 
 func (d dummy) id() string            { return string(d) }
@@ -27,7 +27,7 @@ func TestQueueHoldsANodeOnce(t *testing.T) {
 	first, _, ok := q.take()
 	require.True(t, ok)
 	require.Equal(t, dummy("a"), first)
-	q.put(dummy("a")) // while a worker has it: once more, after that worker
+	q.put(dummy("a")) // while a worker has it: evaluated once more, after that worker
 	q.put(dummy("a"))
 	second, _, _ := q.take()
 	require.Equal(t, dummy("b"), second)

@@ -9,8 +9,8 @@ import (
 	"github.com/headwater/headwater/river/internal/source"
 )
 
-// A traversal is an identifier and the names of the fields accessed through it
-// without a break: a.b.c in a.b.c[0].d and in a.b.c().d.
+// A traversal is an identifier and the names of the fields directly accessed through it: a.b.c in
+// a.b.c[0].d and in a.b.c().d.
 type traversal []*ast.Ident
 
 func (t traversal) String() string {
@@ -38,14 +38,14 @@ func (f *traversalFinder) Visit(n ast.Node) ast.Visitor {
 	case *ast.AccessExpr:
 		if t := accessed(n); t != nil {
 			f.found = append(f.found, t)
-			return nil // nothing else is inside
+			return nil // there are no other traversals inside
 		}
 	}
 	return f
 }
 
-// accessed returns the traversal that ends in n, or nil if something other than
-// identifiers, accesses and parentheses lies under it.
+// accessed returns the traversal that ends in n, or nil if n contains anything but identifiers,
+// accesses and parentheses.
 func accessed(n *ast.AccessExpr) traversal {
 	value := n.Value
 	for {
@@ -66,9 +66,9 @@ func accessed(n *ast.AccessExpr) traversal {
 	return nil
 }
 
-// references returns the nodes that body refers to, each once. A traversal means
-// the node whose ID is a prefix of it; no ID is a prefix of another. Functions
-// and constants are no references.
+// references returns the nodes that body refers to, without duplicates. A traversal refers to the
+// node whose ID is a prefix of it; no ID is a prefix of another ID. Functions and constants are not
+// references.
 func (g *graph) references(body ast.Body) ([]node, diag.Diagnostics) {
 	var (
 		found []node

@@ -40,7 +40,7 @@ func TestReload(t *testing.T) {
 	require.False(t, found)
 }
 
-// TestReloadRefused: what cannot be made a graph changes nothing at all.
+// TestReloadRefused: a configuration without a valid graph has no effect.
 func TestReloadRefused(t *testing.T) {
 	good := `
 		test.value "a" { in = "1" }
@@ -76,7 +76,7 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// TestReloadWithEvaluationErrors: the graph is applied, but for what failed.
+// TestReloadWithEvaluationErrors: the graph is applied, except for the failed blocks.
 func TestReloadWithEvaluationErrors(t *testing.T) {
 	h := newHost(t)
 	h.runs(`
@@ -121,8 +121,8 @@ func TestFirstLoadIsAllOrNothing(t *testing.T) {
 	require.Equal(t, "now", h.out("test.value.good"))
 }
 
-// TestReplacedComponentWaits: a component that is removed and comes back at once
-// must not run while its namesake stops.
+// TestReplacedComponentWaits: a component that is removed and added again must not run while its
+// predecessor stops.
 func TestReplacedComponentWaits(t *testing.T) {
 	h := newHost(t)
 	config := `test.value "a" { behaviour = "stop slowly" }`
@@ -177,7 +177,7 @@ func TestLoadMetrics(t *testing.T) {
 	expect(1, 0, empty)
 	require.Error(t, load("x = 1\n"))
 	expect(0, 1, empty)
-	require.Error(t, load("test.value \"a\" { number = \"x\" }\n")) // applied, but for its one block
+	require.Error(t, load("test.value \"a\" { number = \"x\" }\n")) // applied, except for its only block
 	expect(0, 2, "ddabfe0be13f3a2e9c6d3dabad5559036716b205cec6b27e6361ee4300a9b76e")
 	require.Error(t, h.LoadPath(path+".gone"))
 	expect(0, 3, "ddabfe0be13f3a2e9c6d3dabad5559036716b205cec6b27e6361ee4300a9b76e")

@@ -1,18 +1,18 @@
-// Package river is the flow runtime: it reads a configuration in Grafana's River
-// language, builds the components that it names, joins them by their exports,
-// runs them, and changes them while they run when the configuration changes.
+// Package river is the flow runtime. It reads a configuration in Grafana's River language, builds
+// the components in it, connects them through their exports, runs them, and updates the running
+// components when the configuration changes.
 //
-// The way of a configuration:
+// The stages of a configuration:
 //
 //	source       text, parsed to blocks (internal/source)
 //	module       one loaded configuration: the root, or the inside of a custom
 //	             component (declare, import.*) or of a module.* block
 //	graph        blocks as nodes, references as edges (internal/dag); cycles found
-//	node_*       a node decodes its block in the scope of what it refers to,
+//	node_*       a node decodes its block in the scope of its references,
 //	             builds its component the first time and updates it later
 //	scheduler    runs the components that were built
-//	queue        holds nodes to evaluate because what they refer to has changed
-//	info, http   what people and other programs see of it
+//	queue        nodes to evaluate because exports that they use changed
+//	info, http   state for users and other programs
 package river
 
 import (
@@ -35,19 +35,19 @@ type Options struct {
 	// Registry holds the components that a configuration may name.
 	Registry component.Registry
 
-	// Logger takes the runtime's and the components' lines, and is configured by
-	// the logging block. Required.
+	// Logger receives the log lines of the runtime and the components, and is configured by the
+	// logging block. Required.
 	Logger *Logger
 
-	// DataPath is the folder in which each component gets one of its own.
+	// DataPath is the folder in which each component gets its own folder.
 	DataPath string
 
-	// Registerer takes the metrics of the runtime and, while they are loaded, of
-	// its components. Nil means that there are no metrics.
+	// Registerer receives the metrics of the runtime and of the loaded components. If nil, there
+	// are no metrics.
 	Registerer prometheus.Registerer
 
-	// StopTimeout is how long stopping components may take to finish their work.
-	// Zero means 15 seconds.
+	// StopTimeout bounds the time that components have to finish their work when they stop. Zero
+	// means 15 seconds.
 	StopTimeout time.Duration
 }
 
@@ -57,14 +57,14 @@ type Runtime struct {
 	logger   log.Logger
 	standard *vm.Scope
 	metrics  *runtimeMetrics
-	queue    *evaluationQueue // nodes of all modules to evaluate because of new exports
-	settings []*settingNode   // the blocks that configure the runtime itself
+	queue    *evaluationQueue // nodes of all modules to evaluate after new exports
+	settings []*settingNode   // blocks that configure the runtime itself
 	http     atomic.Pointer[httpSettings]
 	tracing  *tracing
 	root     *module
 }
 
-// New returns a runtime with an empty configuration. It starts nothing.
+// New returns a runtime with an empty configuration. It does not start any components.
 func New(options Options) *Runtime {
 	if options.StopTimeout == 0 {
 		options.StopTimeout = 15 * time.Second
@@ -99,13 +99,12 @@ func (r *Runtime) LoadPath(path string) error {
 	return err
 }
 
-// Load makes source the current configuration. Blocks that were there before keep
-// their component. Components start and stop only while Run runs.
+// Load makes source the current configuration. Blocks that were also in the previous configuration
+// keep their component. Components start and stop only during Run.
 //
-// All errors are *LoadErrors. If the source cannot be made a graph, nothing
-// changes. If blocks cannot be evaluated, a first configuration is refused as a
-// whole, while a later one is applied: those blocks keep their last arguments
-// and become unhealthy.
+// All errors are *LoadErrors. If no graph can be built from the source, the runtime stays
+// unchanged. If some blocks fail to evaluate, a first configuration is refused completely. A later
+// configuration is applied, and the failed blocks keep their last arguments and become unhealthy.
 func (r *Runtime) Load(source *Source) error { return r.root.load(source, nil, nil) }
 
 // evaluate evaluates one node, with metrics and a span.
@@ -125,9 +124,9 @@ func (r *Runtime) logFailure(n node, err error) {
 	level.Error(r.logger).Log("msg", "failed to evaluate config", "node", n.id(), "err", err)
 }
 
-// Run runs components and keeps them up to date until ctx is done. Then it stops
-// them, users before what they use, and returns when they have ended or
-// StopTimeout is over. It must be called at most once.
+// Run runs components and keeps them up to date until ctx is done. Then it stops them, each before
+// the components that it uses, and returns when all have ended or StopTimeout has passed. It must
+// be called at most once.
 func (r *Runtime) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range goruntime.GOMAXPROCS(0) {
@@ -135,7 +134,7 @@ func (r *Runtime) Run(ctx context.Context) {
 	}
 	components, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() {
-		r.tracing.close() // while those who take the last spans are still there
+		r.tracing.close() // while the components that receive the last spans still run
 		stop()
 	})()
 	r.root.run(components)
@@ -143,8 +142,8 @@ func (r *Runtime) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// work evaluates queued nodes until the queue is closed. If that changes their
-// exports, they come back as changes, so that changes spread breadth first.
+// work evaluates queued nodes until the queue is closed. If an evaluation changes a node's exports,
+// the node becomes a new change, so changes propagate breadth first.
 func (r *Runtime) work() {
 	for {
 		n, waited, ok := r.queue.take()

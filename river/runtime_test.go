@@ -31,8 +31,8 @@ func TestRunsComponents(t *testing.T) {
 	require.Equal(t, "component shut down normally", message)
 }
 
-// TestStopsUsersFirst: what a component uses must still be there for its last
-// flush, even if its user is slow and the used one quick.
+// TestStopsUsersFirst: a component that is used must still run for the last flush of its user, even
+// if its user is slow and the component itself stops quickly.
 func TestStopsUsersFirst(t *testing.T) {
 	h := newHost(t)
 	stop := h.runs(`
@@ -77,8 +77,8 @@ func TestStopsInTimeWhateverComponentsDo(t *testing.T) {
 	h.eventually("the stuck one has ended", h.has("end test.value.stuck"))
 }
 
-// TestComponentEnds: a component that ends, however it does, ends alone, says so
-// in its health, and starts again at the next load.
+// TestComponentEnds: the end of a component does not end other components, in any way that it ends.
+// Its health shows the end, and it starts again at the next load.
 func TestComponentEnds(t *testing.T) {
 	for behaviour, want := range map[string]string{
 		"fail":  "component shut down with error: bad luck",
@@ -135,8 +135,8 @@ func TestExportsCascade(t *testing.T) {
 	require.LessOrEqual(t, count(h.happened(), "update test.value.b"), 200)
 }
 
-// TestDirectDependantIsNotMissed: c uses a both directly and through b, and b
-// exports the same whatever a does.
+// TestDirectDependantIsNotMissed: c uses a both directly and through b, and the exports of b do not
+// change with a.
 func TestDirectDependantIsNotMissed(t *testing.T) {
 	h := newHost(t)
 	h.runs(`
@@ -159,7 +159,7 @@ func TestEqualExportsChangeNothing(t *testing.T) {
 	for range 10 {
 		a.options.OnStateChange(specimenExports{Out: "2", Receiver: a})
 	}
-	// Something that comes after, to know that the queue is empty.
+	// Make another change, to know that the queue is empty.
 	a.options.OnStateChange(specimenExports{Out: "3", Receiver: a})
 	h.eventually("b is updated", func() bool { return h.out("test.value.b") == "3" })
 	require.Equal(t, updates+1, count(h.happened(), "update test.value.b"))
@@ -176,7 +176,7 @@ func TestExportsOfTheWrongType(t *testing.T) {
 	require.Equal(t, 2, strings.Count(h.log.String(), "exported a value of the wrong type"))
 }
 
-// TestUpdateFails: new arguments come by a change of exports and are refused.
+// TestUpdateFails: a change of exports leads to new arguments, which are refused.
 func TestUpdateFails(t *testing.T) {
 	for value, want := range map[string]string{
 		"fail to update":  "component evaluation failed: updating component: cannot",
@@ -206,8 +206,8 @@ func TestUpdateFails(t *testing.T) {
 	}
 }
 
-// TestBuiltLater: a component that could not be built at a reload is built, and
-// run, when a change of exports makes it possible.
+// TestBuiltLater: a component that failed to build at a reload is built and run once a change of
+// exports makes it possible.
 func TestBuiltLater(t *testing.T) {
 	h := newHost(t)
 	h.runs(`test.value "a" { in = "fail to build" }`)
@@ -234,8 +234,8 @@ func TestOwnHealth(t *testing.T) {
 	require.Equal(t, "out of breath", message)
 }
 
-// TestExportsAfterTheEnd: exports may come while Run stops and after; nothing may block
-// or panic.
+// TestExportsAfterTheEnd: exports may change during and after the stop of Run, without blocking or
+// a panic.
 func TestExportsAfterTheEnd(t *testing.T) {
 	h := newHost(t)
 	stop := h.runs(`

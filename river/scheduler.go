@@ -11,12 +11,12 @@ import (
 	"github.com/go-kit/log/level"
 )
 
-// scheduler runs components, each in a goroutine of its own.
+// scheduler runs components, each in its own goroutine.
 type scheduler struct {
 	logger log.Logger
 
 	mu     sync.Mutex
-	tasks  map[string]*task // the newest of each ID, also while it stops
+	tasks  map[string]*task // newest task of each ID, including tasks that are stopping
 	closed bool
 }
 
@@ -24,7 +24,7 @@ type scheduler struct {
 type task struct {
 	node   runnable
 	cancel context.CancelFunc
-	done   chan struct{} // closed when Run has returned
+	done   chan struct{} // closed after run returned
 }
 
 func (t *task) finished() bool {
@@ -40,8 +40,8 @@ func newScheduler(logger log.Logger) *scheduler {
 	return &scheduler{logger: logger, tasks: map[string]*task{}}
 }
 
-// synchronize starts those of wanted that do not run yet and stops all others,
-// without waiting for either. With restart, those that have exited start again.
+// synchronize starts the nodes of wanted that do not run yet and stops all other nodes, without
+// waiting. With restart, it also starts nodes that have exited.
 func (s *scheduler) synchronize(wanted []runnable, restart bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,8 @@ func (s *scheduler) synchronize(wanted []runnable, restart bool) {
 	}
 }
 
-// start runs a component, after the earlier task of the same ID has ended: two
-// components of one name may need the same port, file or program.
+// start runs a component after the earlier task with the same ID has ended, because two components
+// with one name may need the same port, file or program.
 func start(n runnable, earlier *task) *task {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &task{node: n, cancel: cancel, done: make(chan struct{})}
@@ -90,8 +90,8 @@ func start(n runnable, earlier *task) *task {
 	return t
 }
 
-// stop ends tasks in the background: a component is cancelled once all that
-// use it have returned, so that a last flush still has somewhere to go.
+// stop ends tasks in the background. It cancels a component after all its users have returned, so
+// that they can still send their last data to it.
 func (s *scheduler) stop(tasks []*task) {
 	users := usersAmong(tasks)
 	for _, t := range tasks {
@@ -111,7 +111,7 @@ func (s *scheduler) stop(tasks []*task) {
 	}
 }
 
-// usersAmong returns for each task those of the same list that depend on it.
+// usersAmong returns for each task the tasks in the list that depend on it.
 func usersAmong(tasks []*task) map[*task][]*task {
 	byNode := make(map[node]*task, len(tasks))
 	for _, t := range tasks {
@@ -128,9 +128,8 @@ func usersAmong(tasks []*task) map[*task][]*task {
 	return users
 }
 
-// close stops everything, users before what they use, and waits. What has not
-// ended after patience is cancelled whatever its users do, and given one more
-// second.
+// close stops all tasks, each before the tasks that it uses, and waits. After patience it cancels
+// the remaining tasks without waiting for their users, and waits one more second.
 func (s *scheduler) close(patience time.Duration) {
 	s.mu.Lock()
 	s.closed = true

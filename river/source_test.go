@@ -90,8 +90,8 @@ func TestTextEncodings(t *testing.T) {
 	require.EqualError(t, err, "reading c.river: the text is not valid UTF-8")
 }
 
-// FuzzLoad loads any text: it must be accepted or refused, without a panic, and
-// what is refused must not be loaded.
+// FuzzLoad loads any text. It must be accepted or refused, without a panic, and refused text must
+// not be loaded.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/invalid/*.river", "testdata/valid/*.river"} {
 		paths, err := filepath.Glob(pattern)

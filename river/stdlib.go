@@ -15,10 +15,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// River brings its own functions (env, concat, json_decode, ...). Alloy gave
-// most of them a second name in a namespace, and added some. standardScope holds
-// what River itself lacks, and what is done better here; a lookup in it finds
-// River's own as well.
+// standardScope returns the scope of the standard library. River has its own functions (env,
+// concat, json_decode, ...). Alloy added second names in namespaces for most functions, and some
+// new functions. The scope contains the functions that River lacks, and functions that replace
+// River's. Lookups in it also find River's own functions.
 func standardScope() *vm.Scope {
 	return &vm.Scope{Variables: map[string]interface{}{
 		"constants":     constants(),
@@ -65,8 +65,8 @@ func builtin(name string) interface{} {
 	return value
 }
 
-// constants returns River's own, and Alloy's version: the program's, a semantic
-// version that begins with v, or v0.0.0 for a build that has none.
+// constants returns River's own constants, and Alloy's constant version: the program's semantic
+// version, which starts with v, or v0.0.0 for a build without a version.
 func constants() map[string]string {
 	all := maps.Clone(builtin("constants").(map[string]string))
 	all["version"] = "v0.0.0"
@@ -91,8 +91,8 @@ func decodeYAML(text string) (interface{}, error) {
 	return value, checkPlain(value)
 }
 
-// format is River's own, but for plain values only: a capsule may be a secret,
-// which River's would put into the text.
+// format is River's own function, but accepts only plain values. A capsule may be a secret, which
+// River's function would put into the text.
 func format(layout string, values ...interface{}) (string, error) {
 	for _, value := range values {
 		if err := checkPlain(value); err != nil {
@@ -102,7 +102,7 @@ func format(layout string, values ...interface{}) (string, error) {
 	return fmt.Sprintf(layout, values...), nil
 }
 
-// encodeJSON encodes plain values only, for the same reason.
+// encodeJSON accepts only plain values, for the same reason.
 func encodeJSON(value interface{}) (string, error) {
 	if err := checkPlain(value); err != nil {
 		return "", err

@@ -7,9 +7,9 @@ import (
 	"reflect"
 )
 
-// combineMaps returns left joined with right: each pair of objects that have
-// equal values for all keys of on, as one object, in which those of right win.
-// With keep, objects of left that match none of right are there as they are.
+// combineMaps joins left with right. Each pair of objects with equal values for all keys of on
+// becomes one object, in which the values of right win. With keep, the result also contains
+// unchanged the objects of left that match no object of right.
 func combineMaps(left, right []map[string]interface{}, on []string, keep ...bool) ([]map[string]interface{}, error) {
 	switch {
 	case len(on) == 0:
@@ -47,9 +47,9 @@ func agree(left, right map[string]interface{}, keys []string) bool {
 	return true
 }
 
-// groupBy returns one object for each value of key in objects, in the order of
-// their first appearance: that value under the same key, and those that have it
-// under items. Objects without key count as having "", or are left out.
+// groupBy returns one object for each value of key in objects, in the order of first appearance. It
+// has that value under key, and the objects with that value under items. Objects without key are
+// dropped if dropMissing is set, and otherwise count as having "".
 func groupBy(objects []map[string]interface{}, key string, dropMissing bool) ([]map[string]interface{}, error) {
 	groups := []map[string]interface{}{}
 	position := map[string]int{}

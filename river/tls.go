@@ -57,13 +57,13 @@ func (a *TLSArguments) server() *config.ServerTLS {
 	return s
 }
 
-// Listener returns a listener that speaks TLS on inner's connections while the http
-// block says so. A change applies to later connections.
+// Listener returns a listener that uses TLS on inner's connections if the http block is configured
+// for it. A change applies to later connections.
 func (r *Runtime) Listener(inner net.Listener) net.Listener {
 	return &tlsListener{Listener: inner, runtime: r}
 }
 
-// Scheme returns http, or https while the http block says so.
+// Scheme returns https if the http block configures TLS, else http.
 func (r *Runtime) Scheme() string {
 	if r.http.Load().tls != nil {
 		return "https"
@@ -76,8 +76,8 @@ type tlsListener struct {
 	runtime *Runtime
 }
 
-// Accept implements net.Listener. The handshake is left to the server, which
-// does it while it serves other connections.
+// Accept implements net.Listener. The server does the handshake later, concurrently with other
+// connections.
 func (l *tlsListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {

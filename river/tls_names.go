@@ -7,8 +7,7 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 )
 
-// The names that the tls block has for the values of crypto/tls. The empty name
-// means what crypto/tls does by default.
+// Names in the tls block for values of crypto/tls. The empty name means the default of crypto/tls.
 type (
 	tlsCipher  string
 	tlsCurve   string

@@ -21,8 +21,8 @@ import (
 	"github.com/headwater/headwater/component/otelcol"
 )
 
-// TracingArguments is the tracing block: where the spans of the runtime and its
-// components go.
+// TracingArguments is the tracing block: the destination of the spans of the runtime and its
+// components.
 type TracingArguments struct {
 	SamplingFraction float64            `river:"sampling_fraction,attr,optional"` // of traces; 0 to 1
 	WriteTo          []otelcol.Consumer `river:"write_to,attr,optional"`
@@ -30,7 +30,7 @@ type TracingArguments struct {
 	Sampler          *samplerArguments  `river:"sampler,block,optional"`
 }
 
-// samplerArguments are accepted because the Agent has them.
+// samplerArguments are accepted for compatibility with the Agent.
 type samplerArguments struct {
 	JaegerRemote *jaegerArguments `river:"jaeger_remote,block,optional"`
 }
@@ -71,15 +71,15 @@ func newTracingNode(r *Runtime) *settingNode {
 	})
 }
 
-// tracing is a trace.TracerProvider that does nothing, and costs nothing, until the
-// tracing block names a consumer to write to.
+// tracing is a trace.TracerProvider that has no effect and no cost until the tracing block names a
+// consumer.
 type tracing struct {
 	embedded.TracerProvider
 	logger log.Logger
 
 	mu       sync.RWMutex
 	current  trace.TracerProvider
-	sdk      *sdktrace.TracerProvider // nil without a consumer
+	sdk      *sdktrace.TracerProvider // nil if there is no consumer
 	settings TracingArguments
 }
 
@@ -87,7 +87,7 @@ func newTracing(logger log.Logger) *tracing {
 	return &tracing{logger: logger, current: noop.NewTracerProvider()}
 }
 
-// flushTimeout bounds how long the last spans may take.
+// flushTimeout bounds the time for sending the last spans.
 const flushTimeout = 3 * time.Second
 
 func (t *tracing) configure(arguments TracingArguments) {
@@ -111,7 +111,7 @@ func (t *tracing) configure(arguments TracingArguments) {
 	}
 }
 
-// close sends what has not been sent yet, and ends.
+// close sends the remaining spans and stops tracing.
 func (t *tracing) close() {
 	t.mu.Lock()
 	last := t.sdk
@@ -130,8 +130,8 @@ func (t *tracing) shutdown(provider *sdktrace.TracerProvider) {
 	}
 }
 
-// Tracer implements trace.TracerProvider. The tracer follows the block when that
-// changes, so it may be kept.
+// Tracer implements trace.TracerProvider. The tracer follows changes of the tracing block, so it
+// may be kept.
 func (t *tracing) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
 	return &tracer{provider: t, name: name, options: options}
 }
@@ -167,8 +167,7 @@ func (f fanout) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) 
 // Shutdown implements sdktrace.SpanExporter.
 func (f fanout) Shutdown(context.Context) error { return nil }
 
-// startEvaluation begins the span of one node's evaluation. The function
-// returned ends it.
+// startEvaluation starts the span of one node's evaluation. The returned function ends it.
 func (r *Runtime) startEvaluation(ctx context.Context, n node) (end func(err error)) {
 	_, span := r.tracing.Tracer("").Start(ctx, "EvaluateNode", trace.WithAttributes(attribute.String("node_id", n.id())))
 	return func(err error) {

@@ -13,12 +13,12 @@ import (
 	"github.com/headwater/headwater/component/otelcol"
 )
 
-// spanSink is a component that takes spans.
+// spanSink is a component that receives spans.
 type spanSink struct {
 	mu    sync.Mutex
 	names []string
 	ended bool
-	late  int // spans that came after its end
+	late  int // spans received after its end
 }
 
 type spanSinkArgs struct{}
@@ -85,8 +85,8 @@ func TestTracing(t *testing.T) {
 	require.Zero(t, h.lab.spans.late, "spans came after their taker had ended")
 }
 
-// TestTracingOff: without a tracing block that writes somewhere there are no
-// spans, and a tracer from before that stays usable.
+// TestTracingOff: without a consumer in a tracing block there are no spans, and an existing tracer
+// stays usable.
 func TestTracingOff(t *testing.T) {
 	h := newHost(t)
 	h.runs(`test.value "a" { }`)

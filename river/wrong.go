@@ -15,9 +15,11 @@ import (
 	"github.com/headwater/headwater/river/internal/source"
 )
 
-// River's decoder stops at the first thing that is wrong with a block. Here are the others, found once it has failed.
+// River's decoder stops at the first problem of a block. This file finds the other problems after
+// it has failed.
 
-// bodyError is why a body could not be decoded: what River's decoder says, and what else is wrong with the body.
+// bodyError is the error of a body that failed to decode: the error of River's decoder, and the
+// other problems of the body.
 type bodyError struct {
 	error
 	others diag.Diagnostics
@@ -25,8 +27,8 @@ type bodyError struct {
 
 func (e *bodyError) Unwrap() error { return e.error }
 
-// withOthers adds to an error of River's decoder what else is wrong with a body that was to be decoded to into, and
-// what may be meant.
+// withOthers adds to an error of River's decoder the other problems of the body, and suggestions
+// for misspelled names. into is the target of the decoding.
 func withOthers(err error, body ast.Body, scope *vm.Scope, into any) error {
 	f := finder{scope: scope}
 	f.body(body, reflect.TypeOf(into), nil)
@@ -47,7 +49,7 @@ func withOthers(err error, body ast.Body, scope *vm.Scope, into any) error {
 	return f.wrap(first)
 }
 
-// maxWrong is how many things a block is told at once.
+// maxWrong bounds the problems reported for a block.
 const maxWrong = 20
 
 func (f *finder) wrap(err error) error {
@@ -57,7 +59,7 @@ func (f *finder) wrap(err error) error {
 	return &bodyError{err, f.others[:min(len(f.others), maxWrong)]}
 }
 
-// finder finds what is wrong with a body.
+// finder finds the problems of a body.
 type finder struct {
 	scope  *vm.Scope
 	others diag.Diagnostics
@@ -67,7 +69,8 @@ func (f *finder) add(n ast.Node, format string, args ...any) {
 	f.others.Add(source.ErrorAt(n, format, args...))
 }
 
-// body compares a body with the type that it is decoded to. block is the block around it; nil: that of a component.
+// body compares a body with the type that it is decoded to. block is the enclosing block, or nil
+// for the body of a component.
 func (f *finder) body(body ast.Body, t reflect.Type, block *ast.BlockStmt) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
 		t = t.Elem()
@@ -106,7 +109,7 @@ func (f *finder) body(body ast.Body, t reflect.Type, block *ast.BlockStmt) {
 	}
 }
 
-// unknown says that there is no field of that name, and returns the one that may be meant.
+// unknown reports an unknown field name, and returns the field that is probably meant.
 func (f *finder) unknown(n ast.Node, kind, name string, fields map[string]field) string {
 	meant := nearest(name, maps.Keys(fields))
 	hint := ""
@@ -117,21 +120,21 @@ func (f *finder) unknown(n ast.Node, kind, name string, fields map[string]field)
 	return meant
 }
 
-// missing says that a field must be there.
+// missing reports a missing required field.
 func (f *finder) missing(name string, known field, block *ast.BlockStmt) {
 	kind := "attribute"
 	if known.block {
 		kind = "block"
 	}
 	message := fmt.Sprintf("missing required %s %q", kind, name)
-	if block == nil { // the diagnostic gets the place of the component's block
+	if block == nil { // the diagnostic later gets the position of the component's block
 		f.others.Add(diag.Diagnostic{Severity: diag.SeverityLevelError, Message: message})
 		return
 	}
 	f.add(block, "%s", message)
 }
 
-// attribute evaluates an attribute.
+// attribute evaluates an attribute and reports its problems.
 func (f *finder) attribute(stmt *ast.AttributeStmt, known field, again bool) {
 	name := stmt.Name.Name
 	if again {
@@ -159,7 +162,7 @@ type field struct {
 	block, optional bool
 }
 
-// fieldsOf returns the fields of a struct by their names in River.
+// fieldsOf returns the fields of a struct by their River names.
 func fieldsOf(t reflect.Type) map[string]field {
 	all := map[string]field{}
 	for i := range t.NumField() {
@@ -188,7 +191,8 @@ func fieldsOf(t reflect.Type) map[string]field {
 	return all
 }
 
-// decodesItself reports whether a type decodes River by a method, so that its fields say nothing.
+// decodesItself reports whether a type has a method to decode River, so that its fields are
+// irrelevant.
 func decodesItself(t reflect.Type) bool {
 	_, ok := reflect.PointerTo(t).MethodByName("UnmarshalRiver")
 	return ok

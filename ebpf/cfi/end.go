@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// End says why a walk ended.
+// End is the reason why a walk ended.
 type End uint8
 
 // The ends of a walk.
 const (
-	Unset        End = iota // the walk goes on
+	Unset        End = iota // the walk continues
 	Outermost               // the return address is undefined
 	ZeroReturn              // the return address is zero
-	NoMapping               // the address is in no file
-	NoCFI                   // nothing is said about the address
-	Unreadable              // memory is not there, or not in the copy
-	RegisterLost            // a rule needs a register that is not known any more
+	NoMapping               // the address is in no mapping
+	NoCFI                   // there is no call frame information for the address
+	Unreadable              // memory is unmapped or missing in the copy
+	RegisterLost            // a rule needs a register whose value is no longer known
 	BadCFI                  // the information is invalid or unsupported
 	NoProgress              // the caller is the frame itself
-	DepthLimit              // more frames than asked for
+	DepthLimit              // the walk reached the maximum number of frames
 
-	NumEnds = iota // how many there are
+	NumEnds = iota // number of ends
 )
 
 // String returns the name of e in snake_case.
@@ -57,8 +57,7 @@ func (e End) Complete() bool { return e == Outermost || e == ZeroReturn }
 // ErrNoCFI says that a file has no call frame information about an address.
 var ErrNoCFI = errors.New("no call frame information")
 
-// errLost and errUnreadable are why a value cannot be had although its rule is
-// well formed.
+// errLost and errUnreadable say that a value is unavailable although its rule is well formed.
 var (
 	errLost       = errors.New("register is not known")
 	errUnreadable = errors.New("memory cannot be read")

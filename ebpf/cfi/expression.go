@@ -6,37 +6,36 @@ import (
 	"fmt"
 )
 
-// ErrExpression says that a DWARF expression is invalid, or is not one that call
-// frame information may have.
+// ErrExpression says that a DWARF expression is invalid or not allowed in call frame information.
 var ErrExpression = errors.New("bad DWARF expression")
 
-// Bounds of what an expression may do.
+// Limits on an expression.
 const (
 	maxSteps = 10_000
 	maxDepth = 256 // entries on the stack
 )
 
-// evaluator evaluates one DWARF expression (DWARF 5, 2.5.1) as call frame
-// information may have it (6.4.2: no operators that need a debugging
-// information entry). Values are of the generic type, which is as wide as an address.
+// evaluator evaluates one DWARF expression (DWARF 5, 2.5.1), with the restrictions of call frame
+// information (6.4.2: no operators that need a debugging information entry). Values have the
+// generic type, which is as wide as an address.
 type evaluator struct {
 	context
 	code  []byte
 	at    int
 	stack []uint64
-	err   error // the first failure sticks
+	err   error // the first error
 }
 
-// context is what rules are evaluated in.
+// context is the state that rules are evaluated with.
 type context struct {
 	machine Machine
 	frame   *Frame
 	memory  Memory
-	bias    uint64 // of addresses in the file
+	bias    uint64 // load bias of the file
 }
 
-// evaluate returns the value that is on top of the stack in the end. The stack
-// begins with the given values.
+// evaluate evaluates an expression with the given initial stack and returns the final top of the
+// stack.
 func (c context) evaluate(code []byte, stack ...uint64) (uint64, error) {
 	e := evaluator{context: c, code: code, stack: stack}
 	for steps := 0; e.at < len(e.code) && e.err == nil; steps++ {
@@ -81,7 +80,7 @@ func (e *evaluator) pop() uint64 {
 	return v
 }
 
-// pick pushes the entry at index i, 0 is the top.
+// pick pushes the entry at index i, counted from the top of the stack.
 func (e *evaluator) pick(i int) {
 	if i >= len(e.stack) {
 		e.fail("no entry %d of %d on the stack", i, len(e.stack))
@@ -155,7 +154,7 @@ func (e *evaluator) register(number, offset uint64) {
 	e.push(v + offset)
 }
 
-// deref replaces an address by what is there.
+// deref replaces an address by the value in memory.
 func (e *evaluator) deref(op uint8) {
 	size := e.machine.word
 	if op == opDerefSize {
@@ -176,7 +175,7 @@ func (e *evaluator) deref(op uint8) {
 	e.push(binary.LittleEndian.Uint64(b[:]))
 }
 
-// jump goes on elsewhere: always, or if the top of the stack is not zero.
+// jump moves to another operation: always, or if the top of the stack is not zero.
 func (e *evaluator) jump(op uint8) {
 	distance := int64(e.signed(2))
 	if op == opBra && e.pop() == 0 {
@@ -230,8 +229,8 @@ func (e *evaluator) unary(op uint8) {
 	e.push(v)
 }
 
-// binary replaces the two entries on top by what an operation makes of them.
-// Division and comparisons are signed, the remainder is not.
+// binary replaces the two top entries by the result of an operation. Division and comparisons are
+// signed, the remainder is unsigned.
 func (e *evaluator) binary(op uint8) {
 	if (op < opAnd || op > opXor) && (op < opEq || op > opNe) {
 		e.fail("operation %#02x", op)
@@ -248,7 +247,7 @@ func (e *evaluator) binary(op uint8) {
 	e.push(arithmetic(op, second, top))
 }
 
-// extend returns an entry of the stack as a signed number.
+// extend converts a stack entry to a signed number.
 func (e *evaluator) extend(v uint64) int64 {
 	if e.machine.word == 4 {
 		return int64(int32(v))
@@ -336,7 +335,7 @@ func (e *evaluator) sleb() uint64 {
 	return v
 }
 
-// leb reads a LEB128 number and says how many bits it was written with.
+// leb reads a LEB128 number and returns the number of bits in its encoding.
 func (e *evaluator) leb() (v uint64, bits uint) {
 	for bits < 70 {
 		b := e.unsigned(1)

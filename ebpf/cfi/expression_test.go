@@ -35,8 +35,8 @@ func x86(t testing.TB) Machine {
 
 const minus1 = 1<<64 - 1
 
-// TestOperations states what each operation does by DWARF 5, 2.5.1, the examples
-// of its appendix D.1.2 among them.
+// TestOperations checks each operation against DWARF 5, 2.5.1, including the examples of its
+// appendix D.1.2.
 func TestOperations(t *testing.T) {
 	a := func() ehtest.Asm { return nil }
 	tests := []struct {
@@ -101,7 +101,7 @@ func TestOperations(t *testing.T) {
 		// 5 + 4 + 3 + 2 + 1: sum, n; loop: swap over plus swap lit1 minus dup bra loop; drop
 		{"loop", a().Op(opSwap).Op(opOver).Op(opPlus).Op(opSwap).Op(opLit0 + 1).Op(opMinus).Op(opDup).Op(opBra).U16(0xfff6).
 			Op(opDrop), []uint64{0, 5}, 15},
-		// the PLT of x86-64 as GNU ld writes it, at its push (pc & 15 = 4)
+		// the PLT of x86-64 in GNU ld's form, at its push (pc & 15 = 4)
 		{"plt", a().Op(opBreg0 + 7).Sleb(8).Op(opBreg0 + 16).Sleb(0).Op(opLit0 + 15).Op(opAnd).Op(opLit0 + 11).Op(opGe).
 			Op(opLit0 + 3).Op(opShl).Op(opPlus), nil, 0x8008},
 	}
@@ -160,7 +160,7 @@ func TestBadExpressions(t *testing.T) {
 	}
 }
 
-// FuzzEvaluate: no expression makes the evaluator panic or run for long.
+// FuzzEvaluate: no expression makes the evaluator panic or run for a long time.
 func FuzzEvaluate(f *testing.F) {
 	f.Add([]byte(ehtest.Asm{}.Op(opSwap).Op(opOver).Op(opPlus).Op(opBra).U16(0xfff6)), uint64(5))
 	f.Add([]byte(ehtest.Asm{}.Op(opBreg0+7).Sleb(160).Op(opDeref).Op(opDerefSize).Op(8)), uint64(0x7000))

@@ -1,11 +1,10 @@
-// Package cfi unwinds stacks by call frame information as DWARF 5, 6.4 states
-// it: every register, every rule, every expression. It is slow and complete, the
-// reference that the rows of package unwind are checked against, with which it
-// shares no code but the parser of the bytes.
+// Package cfi unwinds stacks with call frame information as in DWARF 5, 6.4: every register, every
+// rule, every expression. It is slow and complete. It is the reference for the rows of package
+// unwind, and shares only the ehframe parser with that package.
 //
-// It knows nothing of frame pointers, of files or of processes: registers, a
-// memory and a function that finds the rules of an address go in, frames come
-// out. Where there is no call frame information it says so.
+// The package does not use frame pointers, and it does not access files or processes. Its input is
+// registers, a memory and a function that finds the rules of an address; its output is frames. It
+// reports addresses without call frame information.
 package cfi
 
 import "debug/elf"
@@ -13,12 +12,12 @@ import "debug/elf"
 // Frame is the state of one function activation.
 type Frame struct {
 	PC    uint64
-	Exact bool // PC is where the frame will go on, no return address: its rules are those at PC
+	Exact bool // PC is the next instruction of the frame, not a return address, so the rules at PC apply
 	Regs  Registers
 }
 
-// Lookup returns the address whose rules apply: PC, or the last byte of
-// the call before a return address.
+// Lookup returns the address whose rules apply: PC, or for a return address the last byte of the
+// call before it.
 func (f *Frame) Lookup() uint64 {
 	if f.Exact {
 		return f.PC
@@ -26,17 +25,17 @@ func (f *Frame) Lookup() uint64 {
 	return f.PC - 1
 }
 
-// maxRegisters bounds the numbers of registers that are followed.
+// maxRegisters bounds the numbers of tracked registers.
 const maxRegisters = 64
 
-// Registers are values of general registers by DWARF number. The zero value
-// knows none.
+// Registers are values of general registers by DWARF number. In the zero value all registers are
+// unknown.
 type Registers struct {
 	values [maxRegisters]uint64
 	known  uint64 // bit mask
 }
 
-// Get returns the value of a register, and false when it is not known.
+// Get returns the value of a register, and false if it is unknown.
 func (r *Registers) Get(number uint16) (uint64, bool) {
 	if number >= maxRegisters || r.known>>number&1 == 0 {
 		return 0, false
@@ -44,7 +43,7 @@ func (r *Registers) Get(number uint16) (uint64, bool) {
 	return r.values[number], true
 }
 
-// Set makes the value of a register known.
+// Set sets the value of a register.
 func (r *Registers) Set(number uint16, value uint64) {
 	if number < maxRegisters {
 		r.values[number] = value
@@ -59,23 +58,23 @@ func (r *Registers) Forget(number uint16) {
 	}
 }
 
-// Memory is the memory of the task whose stack is unwound.
+// Memory is the memory of the thread whose stack is unwound.
 type Memory interface {
-	// Read fills b from the address addr, and returns false if it cannot.
+	// Read fills b from the address addr, and returns false if the memory is unreadable.
 	Read(addr uint64, b []byte) bool
 }
 
-// Machine is what the ABI of an instruction set says about registers.
+// Machine describes the registers in the ABI of an instruction set.
 type Machine struct {
-	sp        uint16 // stack pointer: the CFA unless a rule says otherwise
-	pc        uint16 // number by which expressions refer to PC
-	preserved uint64 // mask of the registers that a function leaves as they were
-	link      bool   // a call leaves the return address in a register, and not on the stack
+	sp        uint16 // stack pointer: equal to the CFA unless a rule says otherwise
+	pc        uint16 // register number of PC in expressions
+	preserved uint64 // mask of the callee-saved registers
+	link      bool   // a call leaves the return address in a register, not on the stack
 	addrMask  uint64 // of the bits of a code address
 	word      int    // bytes of a register and of a slot on the stack, 4 or 8
 }
 
-// truncate returns the bits of v that a register has.
+// truncate truncates v to the width of a register.
 func (m Machine) truncate(v uint64) uint64 {
 	if m.word == 4 {
 		return uint64(uint32(v))
@@ -83,7 +82,7 @@ func (m Machine) truncate(v uint64) uint64 {
 	return v
 }
 
-// MachineOf returns the Machine of an ELF machine, and false for those not known.
+// MachineOf returns the Machine of an ELF machine, and false if it is unsupported.
 func MachineOf(m elf.Machine) (Machine, bool) {
 	switch m {
 	case elf.EM_X86_64: // System V psABI, 3.2.1: rbx, rbp, r12 to r15; numbers: figure 3.36

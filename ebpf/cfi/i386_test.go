@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 )
 
-// TestI386 undoes a call with words of 4 bytes: at the top of the address space, and by the linkers' expression for
-// lazy-binding stubs, esp + 4 + ((eip & 15) >= 11) << 2.
+// TestI386 unwinds a call with 4-byte words: at the top of the address space, and with the linkers'
+// expression for lazy-binding stubs, esp + 4 + ((eip & 15) >= 11) << 2.
 func TestI386(t *testing.T) {
 	const esp, eip = 4, 8
 	m, ok := MachineOf(elf.EM_386)
@@ -50,7 +50,7 @@ func TestI386(t *testing.T) {
 	}
 }
 
-// TestI386Signed: comparisons, divisions and shifts take 32 bits as signed numbers.
+// TestI386Signed: comparisons, divisions and shifts treat 32-bit values as signed.
 func TestI386Signed(t *testing.T) {
 	m, _ := MachineOf(elf.EM_386)
 	a := func() ehtest.Asm { return nil }

@@ -1,7 +1,6 @@
 package cfi
 
-// Operations of DWARF expressions (DWARF 5, table 7.9) that call frame
-// information may have.
+// Operations of DWARF expressions (DWARF 5, table 7.9) that are allowed in call frame information.
 const (
 	opAddr       = 0x03
 	opDeref      = 0x06

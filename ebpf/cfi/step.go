@@ -8,16 +8,16 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe"
 )
 
-// Rules are those that apply at one address.
+// Rules are the unwind rules at one address.
 type Rules struct {
 	Row            ehframe.Row
 	ReturnRegister uint16 // the column of the return address
-	Signal         bool   // of a signal trampoline: the caller was interrupted, it did not call
+	Signal         bool   // a signal trampoline: its caller was interrupted and did not call
 }
 
-// Step returns the caller of a frame where the rules apply. bias is what
-// addresses in memory are above those in the file. The end is Unset if there is a
-// caller; otherwise err says more, unless the frame is the outermost.
+// Step returns the caller of a frame, according to rules. bias is the load bias of the file. The
+// end is Unset if there is a caller. Otherwise err gives the reason, except at Outermost,
+// ZeroReturn and NoProgress.
 func (m Machine) Step(f *Frame, rules *Rules, bias uint64, memory Memory) (Frame, End, error) {
 	c := context{machine: m, frame: f, memory: memory, bias: bias}
 	caller, end, err := c.step(rules)
@@ -77,23 +77,23 @@ func (c context) returnAddress(rule ehframe.Rule, column uint16, cfa uint64) (ui
 	return c.value(rule, column, cfa)
 }
 
-// restore sets the caller's registers. What cannot be had is not known, which is
-// an error for the stack pointer only.
+// restore sets the caller's registers. An unavailable register stays unknown; only an unavailable
+// stack pointer is an error.
 func (c context) restore(regs *Registers, rules *Rules, cfa uint64) error {
 	for number := range uint16(maxRegisters) {
 		if number == c.machine.pc {
-			continue // it has a place of its own
+			continue // PC is not in Registers
 		}
 		rule := rules.Row.Rule(number)
 		if rule.Kind == ehframe.Unspecified && !rules.Signal && c.machine.preserved>>number&1 == 0 {
-			continue // the ABI lets the function change it
+			continue // the ABI allows the function to change it
 		}
 		if v, err := c.value(rule, number, cfa); err == nil {
 			regs.Set(number, v)
 		}
 	}
 	if c.machine.link && !rules.Signal {
-		regs.Forget(rules.ReturnRegister) // the call that has not returned changed it
+		regs.Forget(rules.ReturnRegister) // the unfinished call changed it
 	}
 	rule := rules.Row.Rule(c.machine.sp)
 	if rule.Kind == ehframe.Unspecified || rule.Kind == ehframe.SameValue {
@@ -106,7 +106,7 @@ func (c context) restore(regs *Registers, rules *Rules, cfa uint64) error {
 	return nil
 }
 
-// value returns what a rule says about a register.
+// value returns the caller's value of a register according to a rule.
 func (c context) value(rule ehframe.Rule, number uint16, cfa uint64) (uint64, error) {
 	switch rule.Kind {
 	case ehframe.Unspecified, ehframe.SameValue:

@@ -15,11 +15,10 @@ const (
 	ripColumn                              = 16
 )
 
-// at is where the programs under test lie.
+// at is the address of the programs under test.
 const at = 0x1000
 
-// initial is what every CIE of x86-64 begins with: CFA = rsp + 8, return address
-// at CFA - 8.
+// initial is the start of every CIE of x86-64: CFA = rsp + 8, return address at CFA - 8.
 func initial() ehtest.Asm {
 	return ehtest.Asm{}.Op(ehtest.DefCFA).Uleb(rsp).Uleb(8).Op(ehtest.OffsetReg | ripColumn).Uleb(1)
 }
@@ -34,8 +33,7 @@ func table(augmentation string, program ehtest.Asm) *Table {
 	return t
 }
 
-// stepAt undoes a call in the function that a program describes, 4 bytes behind
-// its beginning.
+// stepAt unwinds a call in the function with the given program, 4 bytes after its start.
 func stepAt(t *testing.T, augmentation string, program ehtest.Asm, regs map[uint16]uint64,
 	memory words) (Frame, End, error) {
 	t.Helper()
@@ -219,8 +217,8 @@ func TestAArch64(t *testing.T) {
 	}
 }
 
-// TestFind: .eh_frame counts before .debug_frame, which fills its gaps; rows are
-// those that apply at the address.
+// TestFind: .eh_frame has precedence over .debug_frame, which fills its gaps. The rows are the ones
+// for the address.
 func TestFind(t *testing.T) {
 	eh, debug := &ehtest.Frames{Addr: 0x9000}, &ehtest.Frames{Debug: true}
 	cie := eh.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})
@@ -243,7 +241,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// oneFile finds rules in a table that is loaded at 0x400000.
+// oneFile finds rules in a table loaded at 0x400000.
 type oneFile struct{ *Table }
 
 func (o oneFile) Find(addr uint64) (*Rules, uint64, End, error) {
@@ -254,8 +252,8 @@ func (o oneFile) Find(addr uint64) (*Rules, uint64, End, error) {
 	return rules, 0x400000, Unset, err
 }
 
-// TestWalk: a return address behind the last byte of a function, for its call does
-// not return, has the rules of the call.
+// TestWalk: a return address after the last byte of a function whose call does not return has the
+// rules of the call.
 func TestWalk(t *testing.T) {
 	f := &ehtest.Frames{Addr: 0x9000}
 	cie := f.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})

@@ -11,21 +11,21 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// Table finds the rules of addresses in one ELF file. One goroutine may use it.
+// Table finds the rules of addresses in one ELF file. It must not be used concurrently.
 type Table struct {
 	sections []*section // .eh_frame before .debug_frame
 	program  ehframe.Program
 }
 
-// section is one section of call frame information with an index of its own: not
+// section is one section of call frame information with its own index. It does not use
 // .eh_frame_hdr, which may be wrong.
 type section struct {
 	index  *ehframe.Scanned
 	reader *ehframe.Reader
 }
 
-// NewTable reads the call frame information of f, which may be closed then. A
-// file without any gives an empty table.
+// NewTable reads the call frame information of f, which may be closed afterwards. A file without
+// call frame information gives an empty table.
 func NewTable(f *elffile.File) (*Table, error) {
 	t := &Table{}
 	for _, read := range []func() (*elffile.Section, error){f.EHFrame, f.DebugFrame} {
@@ -41,7 +41,7 @@ func NewTable(f *elffile.File) (*Table, error) {
 	return t, nil
 }
 
-// Section describes the bytes of a section of a little-endian file.
+// Section returns the Section for the bytes of a section in a little-endian file.
 func Section(data []byte, addr uint64, class elf.Class, debug bool) *ehframe.Section {
 	size := 8
 	if class == elf.ELFCLASS32 {
@@ -56,14 +56,13 @@ func Section(data []byte, addr uint64, class elf.Class, debug bool) *ehframe.Sec
 	}
 }
 
-// Add adds a section. The first one that knows an address counts.
+// Add adds a section. If several sections cover an address, the first one is used.
 func (t *Table) Add(s *ehframe.Section) {
 	index, _ := ehframe.Scan(s)
 	t.sections = append(t.sections, &section{index: index, reader: ehframe.NewReader(s)})
 }
 
-// Find returns the rules that apply at an ELF virtual address. The error is
-// ErrNoCFI where there are none.
+// Find returns the rules at an ELF virtual address. The error is ErrNoCFI if there are none.
 func (t *Table) Find(vaddr uint64) (*Rules, error) {
 	for _, s := range t.sections {
 		f, err := s.find(vaddr)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// started is a moment, and its time on the clock that samples have.
+// started returns a moment, and its time on the clock that samples have.
 var started = sync.OnceValues(func() (time.Time, uint64) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -20,15 +20,15 @@ var started = sync.OnceValues(func() (time.Time, uint64) {
 	return time.Now(), uint64(ts.Nano() - namespaceOffset())
 })
 
-// Monotonic is the time on the clock that samples and side-band records have, in
-// ns: CLOCK_MONOTONIC of the host. That is Go's own monotonic clock, which is read without a
-// system call, less the offset of this process's time namespace.
+// Monotonic returns the time on the clock that samples and side-band records have, in ns: CLOCK_MONOTONIC of the host.
+// It is Go's own monotonic clock, which is read without a system call, minus the offset of this process's time
+// namespace.
 func Monotonic() uint64 {
 	when, ns := started()
 	return ns + uint64(time.Since(when))
 }
 
-// namespaceOffset is the number of ns that the time namespace of this process adds to CLOCK_MONOTONIC
+// namespaceOffset returns the number of ns that the time namespace of this process adds to CLOCK_MONOTONIC
 // (time_namespaces(7)): 0 in the host's namespace, and on kernels without time namespaces.
 func namespaceOffset() int64 {
 	text, err := os.ReadFile("/proc/self/timens_offsets")

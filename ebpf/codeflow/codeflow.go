@@ -1,11 +1,12 @@
-// Package codeflow follows the machine code of one function: where its instructions begin, where it returns to its
-// caller, and where it jumps to another function. A breakpoint in the middle of an instruction, or in data, changes
-// what a program computes, and the kernel's own way to see a function return replaces a return address, which unwinders
-// read. So the places of probes come from here.
+// Package codeflow follows the machine code of one function and finds the starts of its
+// instructions, its returns to the caller, and its jumps to other functions. Probes need these
+// addresses. A breakpoint in the middle of an instruction or in data changes the behavior of the
+// program, and the kernel's own return probes replace a return address that unwinders read.
 //
-// It follows every branch from the function's first instruction, from the landing pads of exceptions, and through jump
-// tables in the forms that compilers emit. It says what it could not follow. x86-64 and arm64 are known,
-// and of i386 what start code needs. No input makes it panic, and its work is bounded by MaxCode.
+// It follows every branch from the function's first instruction, from the landing pads of
+// exceptions, and through jump tables in the forms that compilers emit. It reports the jumps that
+// it could not follow. It supports x86-64 and arm64, and the part of i386 that start code needs. No
+// input makes it panic, and its work is bounded by MaxCode.
 package codeflow
 
 import (
@@ -16,62 +17,65 @@ import (
 	"slices"
 )
 
-// MaxCode is the most bytes of code of one function that are followed.
+// MaxCode bounds the bytes of code of one function.
 const MaxCode = 1 << 20
 
-// Image reads the bytes of a program by ELF virtual addresses; *elffile.File does.
+// Image reads the bytes of a program by ELF virtual address. *elffile.File implements it.
 type Image interface {
 	ReadVaddr(p []byte, vaddr uint64) error
 }
 
-// Options say what is known of a function apart from its code.
+// Options describe a function apart from its code.
 type Options struct {
 	Machine elf.Machine
-	// Roots are further addresses in the function where its code is entered, such as landing pads of exceptions.
+	// Roots are additional entry points inside the function, such as landing pads of exceptions.
 	Roots []uint64
-	// Part returns the range of a part of the function that lies elsewhere, such as a .cold part, if the address that is
-	// jumped to, perhaps on a condition, is in one. Nil: the function has no other parts.
+	// Part returns the range of a separate part of the function, such as a .cold part, if the jump
+	// target to is in one. conditional says that the jump is conditional. If nil, the function has
+	// no separate parts.
 	Part func(to uint64, conditional bool) (start, end uint64, ok bool)
 }
 
-// Function is the code of a function as far as it was followed. Its slices are sorted by address.
+// Function is the code of a function that was followed. Its slices are sorted by address.
 type Function struct {
 	Instructions []Instruction
-	// Unfollowed is the first jump to an address that is not in the code; 0: there is none, so that Instructions has all
-	// ways out of the function.
+	// Unfollowed is the address of the first indirect jump with unknown targets. If 0, there is
+	// none, and Instructions contains all exits of the function.
 	Unfollowed uint64
-	// Addresses are those that the code computes relative to itself: of data, and of functions.
+	// Addresses are the addresses of data and functions that the code computes relative to itself,
+	// and of jump tables.
 	Addresses []uint64
-	// Calls are the functions that the code calls by their distance.
+	// Calls are the targets of direct calls.
 	Calls []uint64
-	// CallsBySlot says that the code calls functions whose address is in memory or in a register.
+	// CallsBySlot says that the code contains indirect calls, through memory or a register.
 	CallsBySlot bool
 
 	at map[uint64]int // index of Instructions, by address
 }
 
-// Kind is where an instruction goes on.
+// Kind is the control flow of an instruction.
 type Kind uint8
 
 // The kinds.
 const (
-	Next   Kind = iota // with the next instruction, or with a branch inside the function
-	Return             // to the caller
-	Leave              // to the start of another function, whose caller is then that of this one
-	Slot               // likewise, to a function whose address is in a slot of the file: mostly of another file
+	Next   Kind = iota // continues with the next instruction, or with a branch inside the function
+	Return             // returns to the caller
+	Leave              // jumps to the start of another function, which then returns to this function's caller
+	Slot               // like Leave, to a function whose address is in a slot of the file; usually in another file
 )
 
-// Instruction is an instruction that the function reaches.
+// Instruction is an instruction that the function can reach.
 type Instruction struct {
 	Addr   uint64
 	Length int
 	Kind   Kind
-	To     uint64 // of Leave: the other function. of Slot: the slot
-	// Conditional says, of Leave, that the next instruction follows if the condition does not hold.
+	To     uint64 // for Leave the other function, for Slot the slot
+	// Conditional says for Leave that execution continues with the next instruction if the
+	// condition is false.
 	Conditional bool
 }
 
-// Errors of Follow, each wrapped with the address.
+// Errors of Follow, wrapped with the address.
 var (
 	ErrMachine  = errors.New("code of this machine is not known")
 	ErrTooLarge = errors.New("the function is too large")
@@ -79,8 +83,8 @@ var (
 	ErrOverlap  = errors.New("instructions overlap: data in code, or a jump into an instruction")
 )
 
-// Follow follows the function whose first part is from start to end. An error says that no place in the function is
-// certain.
+// Follow follows the function whose first part is [start, end). After an error, no address in the
+// function is reliable.
 func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 	if end <= start || end-start > MaxCode {
 		return nil, fmt.Errorf("%#x to %#x: %w", start, end, ErrTooLarge)
@@ -118,7 +122,7 @@ func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 	return f, nil
 }
 
-// newWalk returns a walk of code from start to end.
+// newWalk returns a walk of the code [start, end).
 func newWalk(image Image, start, end uint64, o Options) (*walk, error) {
 	w := &walk{image: image, options: o, function: &Function{at: map[uint64]int{}}, covered: map[uint64]bool{},
 		met: map[uint64]step{}}
@@ -131,7 +135,7 @@ func newWalk(image Image, start, end uint64, o Options) (*walk, error) {
 	return w, w.addPart(start, end)
 }
 
-// At returns the instruction that begins at an address.
+// At returns the instruction that starts at an address.
 func (f *Function) At(addr uint64) (in Instruction, ok bool) {
 	i, ok := f.at[addr]
 	if !ok {
@@ -140,7 +144,8 @@ func (f *Function) At(addr uint64) (in Instruction, ok bool) {
 	return f.Instructions[i], true
 }
 
-// Exits returns the instructions by which the function ends: its returns, and its jumps to other functions.
+// Exits returns the instructions that leave the function: its returns, and its jumps to other
+// functions.
 func (f *Function) Exits() (out []Instruction) {
 	for _, in := range f.Instructions {
 		if in.Kind != Next {
@@ -156,33 +161,33 @@ type part struct {
 	code       []byte
 }
 
-// walk follows one function.
+// walk is the state of following one function.
 type walk struct {
 	image    Image
 	options  Options
 	function *Function
 	parts    []part
-	todo     []uint64        // where code begins that was not followed yet
-	covered  map[uint64]bool // the addresses of the instructions that were followed
-	met      map[uint64]step // instructions, by address, that say where jump tables are and how long
-	tables   []step          // jumps by a register or by memory, whose tables are to be read
+	todo     []uint64        // addresses of code to follow
+	covered  map[uint64]bool // addresses of the instructions followed so far
+	met      map[uint64]step // instructions, by address, that show the address or length of a jump table
+	tables   []step          // indirect jumps whose tables are not read yet
 	decode   decoder
-	entry    *entryCode // the code is that of an entry point; nil: of a function
+	entry    *entryCode // set if the code is an entry point, nil for a function
 }
 
-// step is what an instruction does.
+// step is the effect of an instruction.
 type step struct {
 	Instruction
-	next     bool   // the next instruction may follow
-	branch   bool   // it may go to target
-	target   uint64 // of a branch, or of a jump
+	next     bool   // execution may continue with the next instruction
+	branch   bool   // it may jump to target
+	target   uint64 // of a branch or jump
 	indirect bool   // it jumps to an address in a register or in memory
-	calls    uint64 // the function that it calls; 0: none
-	// callsBySlot says that it calls a function whose address is in memory or in a register.
+	calls    uint64 // target of a direct call; 0 if none
+	// callsBySlot says that it is an indirect call, through memory or a register.
 	callsBySlot bool
-	absolute    bool   // the address is in memory, in a table of addresses
-	base        uint64 // an address that it computes, or the table of an indirect jump; 0: none
-	bound       uint64 // a number that it compares with, plus 1: as many entries has a table; 0: none
+	absolute    bool   // the target is read from memory, from a table of addresses
+	base        uint64 // an address that it computes, or the table of an indirect jump; 0 if none
+	bound       uint64 // operand of a comparison plus 1, the possible number of entries of a table; 0 if none
 }
 
 func (w *walk) addPart(start, end uint64) error {
@@ -210,7 +215,7 @@ func (w *walk) partOf(addr uint64) *part {
 	return nil
 }
 
-// run follows all code that is to do, then what jump tables lead to, until nothing is new.
+// run follows all code in todo, and then the targets of jump tables, until there is no new code.
 func (w *walk) run() error {
 	for len(w.todo) > 0 {
 		for len(w.todo) > 0 {
@@ -228,7 +233,7 @@ func (w *walk) run() error {
 	return nil
 }
 
-// follow goes along the code from addr until it meets what it has met before.
+// follow follows the code from addr until it reaches an instruction that was already followed.
 func (w *walk) follow(addr uint64) error {
 	if w.entry != nil {
 		w.entry.begin()
@@ -236,7 +241,7 @@ func (w *walk) follow(addr uint64) error {
 	for {
 		p := w.partOf(addr)
 		if p == nil {
-			return nil // beyond the end, after a call that does not return
+			return nil // past the end, after a call that does not return
 		}
 		if w.covered[addr] {
 			return nil
@@ -273,7 +278,8 @@ func (w *walk) follow(addr uint64) error {
 	}
 }
 
-// jump has the code at an address followed if it is the function's, and reports whether it is another function's.
+// jump queues a jump target if it belongs to this function, and otherwise reports that the jump
+// leaves the function.
 func (w *walk) jump(to uint64, conditional bool) (leaves bool, err error) {
 	if w.partOf(to) == nil {
 		if w.options.Part == nil {

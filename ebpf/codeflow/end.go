@@ -6,17 +6,20 @@ import (
 	"slices"
 )
 
-// maxSpan is the most bytes that End follows, and maxAhead how many jumps ahead it checks.
+// maxSpan bounds the bytes that End follows, and maxAhead the forward jumps that it checks.
 const (
 	maxSpan  = 64 << 10
 	maxAhead = 16
 )
 
-// End returns how far the code that begins at start certainly is one function's, where neither a symbol nor call frame
-// information says that: start itself if no instruction is there, and never more than limit. It follows the code in the
-// order of its addresses. The code ends where nothing goes on and no branch on a condition leads further. A jump
-// without a condition is one to another function unless the code that it leads to branches back to before it. ok is
-// false for a machine whose code is not known.
+// End returns the end of the code at start that certainly belongs to one function, for code without
+// a symbol or call frame information. It returns start if there is no instruction at start, and at
+// most limit.
+//
+// End follows the code in address order. The code ends after an instruction that does not continue,
+// if no conditional branch leads past it. An unconditional forward jump leads to another function,
+// unless the code at its target branches back to before the target. ok is false if the machine is
+// unsupported.
 func End(image Image, machine elf.Machine, start, limit uint64) (end uint64, ok bool) {
 	decode := decoderOf(machine)
 	if decode == nil {
@@ -47,21 +50,22 @@ func End(image Image, machine elf.Machine, start, limit uint64) (end uint64, ok 
 	return end, true
 }
 
-// span is code that End follows.
+// span is the code that End follows.
 type span struct {
 	machine elf.Machine
 	decode  decoder
 	start   uint64
 	code    []byte
-	ahead   []uint64 // where jumps without a condition lead to further on
+	ahead   []uint64 // targets of unconditional forward jumps
 }
 
 func (s *span) holds(addr uint64) bool { return addr >= s.start && addr-s.start < uint64(len(s.code)) }
 
-// follow returns where the code from addr on ends. Of code that leads to what is no code that is the last call, which
-// may not return, or addr itself. It calls branched, if there is one, with the target of each branch and jump.
+// follow returns the end of the code at addr. If the code runs into data, it returns the end of the
+// last call, which may not return, or addr if there is no call. If branched is not nil, follow
+// calls it with the target of each branch and jump.
 func (s *span) follow(addr uint64, branched func(target uint64)) uint64 {
-	certain, far := addr, addr // far: where the furthest branch on a condition leads to
+	certain, far := addr, addr // far is the target of the furthest conditional branch
 	for s.holds(addr) {
 		rest := s.code[addr-s.start:]
 		in, err := s.decode(addr, rest)
@@ -69,7 +73,7 @@ func (s *span) follow(addr uint64, branched func(target uint64)) uint64 {
 			if addr >= far {
 				return certain
 			}
-			addr = far // a table lies between
+			addr = far // skip a table
 			continue
 		}
 		next := addr + uint64(in.Length)
@@ -96,11 +100,11 @@ func (s *span) follow(addr uint64, branched func(target uint64)) uint64 {
 	return min(addr, s.start+uint64(len(s.code)))
 }
 
-// isData reports whether bytes that could be an instruction are none in a program: zeros, and what only a kernel may
-// execute.
+// isData reports whether bytes that decode as an instruction are data: zeros, or instructions that
+// only a kernel may execute.
 func (s *span) isData(b []byte) bool {
 	if s.machine != elf.EM_X86_64 {
-		return false // zeros are no instruction
+		return false // zeros are not an instruction
 	}
 	switch b[0] {
 	case 0:
@@ -111,8 +115,8 @@ func (s *span) isData(b []byte) bool {
 	return false
 }
 
-// padded reports whether a function could begin behind an address: nothing but padding is there up to where functions
-// are aligned. Then the call before the address may be one that does not return.
+// padded reports whether a function could start after an address: there is only padding up to the
+// next aligned address. The call before the address may then be a call that does not return.
 func (s *span) padded(addr uint64) bool {
 	const alignment = 16
 	for addr%alignment != 0 {
@@ -128,7 +132,7 @@ func (s *span) padded(addr uint64) bool {
 	return true
 }
 
-// nop returns the length of the instruction at the begin of b if it does nothing, else 0.
+// nop returns the length of the instruction at the start of b if it is a nop, else 0.
 func (s *span) nop(b []byte) int {
 	if s.machine == elf.EM_AARCH64 {
 		if bytes.HasPrefix(b, []byte{0x1f, 0x20, 0x03, 0xd5}) {

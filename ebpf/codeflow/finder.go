@@ -9,20 +9,20 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// maxFrames is the most bytes of .eh_frame that a Finder reads.
+// maxFrames bounds the bytes of .eh_frame that a Finder reads.
 const maxFrames = 256 << 20
 
-// Finder follows functions of one ELF file, with what its call frame information says about them. One goroutine may use
-// it, as long as the file is open.
+// Finder follows functions of one ELF file with the help of its call frame information. It must not
+// be used concurrently, or after the file is closed.
 type Finder struct {
 	file    *elffile.File
-	reader  *ehframe.Reader // nil: there is no call frame information
+	reader  *ehframe.Reader // nil if there is no call frame information
 	index   ehframe.Index
-	frames  uint64 // the address that offsets of the index count from
+	frames  uint64 // base address of the offsets in the index
 	program ehframe.Program
 }
 
-// NewFinder returns a Finder of a file. Call frame information that cannot be read is as good as none.
+// NewFinder returns a Finder of a file. It ignores an .eh_frame section larger than maxFrames.
 func NewFinder(f *elffile.File) (*Finder, error) {
 	out := &Finder{file: f}
 	reader, err := f.OpenEHFrame()
@@ -63,8 +63,8 @@ func (f *Finder) section(s *elffile.Section) *ehframe.Section {
 	}
 }
 
-// Function follows the function that begins at addr. size is what its symbol says, 0 if nothing does: then call frame
-// information has to say where the function ends.
+// Function follows the function that starts at addr. size is the size of its symbol, 0 if unknown;
+// then call frame information must contain the end of the function.
 func (f *Finder) Function(addr, size uint64) (*Function, error) {
 	frame, known := f.frame(addr)
 	end := addr + size
@@ -86,13 +86,14 @@ func (f *Finder) Function(addr, size uint64) (*Function, error) {
 	return Follow(f.file, addr, end, o)
 }
 
-// Begins reports whether call frame information says that code begins at an address.
+// Begins reports whether an entry of the call frame information starts at an address.
 func (f *Finder) Begins(addr uint64) bool {
 	frame, known := f.frame(addr)
 	return known && frame.Start == addr
 }
 
-// IsStub reports whether the code at an address is a stub of the procedure linkage table, which jumps by a slot.
+// IsStub reports whether the code at an address is a stub of the procedure linkage table, which
+// jumps through a slot.
 func (f *Finder) IsStub(addr uint64) bool {
 	const longest = 16
 	stub, err := Follow(f.file, addr, addr+longest, Options{Machine: f.file.Machine()})
@@ -103,7 +104,7 @@ func (f *Finder) IsStub(addr uint64) bool {
 	return len(exits) == 1 && exits[0].Kind == Slot && len(stub.Instructions) <= 3
 }
 
-// frame returns the entry of call frame information about an address.
+// frame returns the call frame entry of an address.
 func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
 	if f.reader == nil {
 		return ehframe.FDE{}, false
@@ -120,15 +121,15 @@ func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
 	return fde, err == nil && fde.Contains(addr)
 }
 
-// part returns the range of the code that an address lies in, if it is the rest of the function from start to end,
-// which jumps there, and no other function. Compilers put rarely used code elsewhere, with call frame information of
-// its own.
+// part returns the range of the code at address to, if that code is a separate part of the function
+// [start, end), which jumps there. Compilers put rarely used code elsewhere, with its own call
+// frame information.
 func (f *Finder) part(to uint64, conditional bool, start, end uint64) (from, until uint64, ok bool) {
 	fde, known := f.frame(to)
 	switch {
 	case !known, f.IsStub(to):
 		return 0, 0, false
-	case fde.Start != to, conditional: // functions are entered at their start, and mostly on no condition
+	case fde.Start != to, conditional: // functions are entered at their start, and usually not by a conditional jump
 		return fde.Start, fde.End, true
 	}
 	_ = f.program.Rows(&fde, func(r *ehframe.Row) bool {
@@ -138,7 +139,7 @@ func (f *Finder) part(to uint64, conditional bool, start, end uint64) (from, unt
 	return fde.Start, fde.End, ok || f.goesBack(&fde, start, end)
 }
 
-// goesBack reports whether the code of an entry jumps into the middle of the function from start to end.
+// goesBack reports whether the code of an entry jumps into the middle of the function [start, end).
 func (f *Finder) goesBack(fde *ehframe.FDE, start, end uint64) bool {
 	rest, err := Follow(f.file, fde.Start, fde.End, Options{Machine: f.file.Machine()})
 	if err != nil {
@@ -152,7 +153,7 @@ func (f *Finder) goesBack(fde *ehframe.FDE, start, end uint64) bool {
 	return false
 }
 
-// isEntered reports whether a row is that of a function's first instruction.
+// isEntered reports whether a row is the row of a function's first instruction.
 func (f *Finder) isEntered(r *ehframe.Row) bool {
 	const rsp, sp = 7, 31 // DWARF numbers
 	if r.CFA.Kind != ehframe.CFARegister {

@@ -8,13 +8,14 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe"
 )
 
-// maxCallSites is the most bytes of a table of call sites that are read.
+// maxCallSites bounds the bytes of a call site table.
 const maxCallSites = 1 << 20
 
 var errCallSites = errors.New("the table of exception handlers cannot be read")
 
-// landingPads returns where a function goes on after exceptions, by the table of its call sites (Itanium C++ ABI,
-// "Exception Handling Tables"; gcc and clang write it for each language with cleanups).
+// landingPads returns the landing pads of a function for exceptions, from its call site table
+// (Itanium C++ ABI, "Exception Handling Tables"; gcc and clang write the table for every language
+// with cleanups).
 func (f *Finder) landingPads(fde *ehframe.FDE) (pads []uint64, err error) {
 	if fde.LSDA == 0 {
 		return nil, nil
@@ -25,7 +26,7 @@ func (f *Finder) landingPads(fde *ehframe.FDE) (pads []uint64, err error) {
 		return nil, fmt.Errorf("%#x: %w: landing pads are relative to another place", fde.LSDA, errCallSites)
 	}
 	if encoding := t.byte(); encoding != byte(ehframe.PEOmit) {
-		t.uleb() // where the table of types ends
+		t.uleb() // end of the table of types
 	}
 	encoding := t.byte()
 	size := t.uleb()
@@ -47,7 +48,7 @@ func (f *Finder) landingPads(fde *ehframe.FDE) (pads []uint64, err error) {
 	return pads, nil
 }
 
-// tableReader reads numbers one after another. After an error they are 0.
+// tableReader reads consecutive numbers. After an error they are 0.
 type tableReader struct {
 	image Image
 	at    uint64
@@ -81,7 +82,7 @@ func (t *tableReader) uleb() (n uint64) {
 	return 0
 }
 
-// number reads a number of a call site, whose encoding has no base.
+// number reads a number of a call site. Its encoding has no base.
 func (t *tableReader) number(encoding byte) uint64 {
 	switch ehframe.Encoding(encoding) {
 	case ehframe.PEUleb128:

@@ -11,7 +11,7 @@ import (
 // decoder decodes the instruction at an address.
 type decoder func(addr uint64, code []byte) (step, error)
 
-// decoderOf returns the decoder of a machine, nil if its code is not known.
+// decoderOf returns the decoder of a machine, nil if the machine is unsupported.
 func decoderOf(machine elf.Machine) decoder {
 	switch machine {
 	case elf.EM_X86_64:
@@ -57,8 +57,8 @@ func decodeX86(addr uint64, code []byte) (step, error) {
 	return s, nil
 }
 
-// decodeI386 decodes one instruction of i386. What differs from x86-64 is one byte long, but for moves between eax and
-// an address; far calls and bound are not known.
+// decodeI386 decodes one instruction of i386. The instructions that differ from x86-64 have one
+// byte, except for moves between eax and an address. Far calls and bound are not supported.
 func decodeI386(addr uint64, code []byte) (step, error) {
 	const movAddress = 5
 	s := step{Instruction: Instruction{Addr: addr, Length: 1}, next: true}
@@ -84,7 +84,7 @@ func baseX86(in *x86.Instruction, after uint64) uint64 {
 	return 0
 }
 
-// boundX86 returns the number that cmp compares with, plus 1; 0 for other instructions.
+// boundX86 returns the operand of cmp plus 1, or 0 for other instructions.
 func boundX86(in *x86.Instruction) uint64 {
 	const compare = 7
 	isCompare := in.Table == 0 && !in.Vector &&
@@ -95,7 +95,7 @@ func boundX86(in *x86.Instruction) uint64 {
 	return uint64(in.Imm) + 1
 }
 
-// decodeARM64 decodes one instruction of arm64, all of which have 4 bytes.
+// decodeARM64 decodes one instruction of arm64. All instructions have 4 bytes.
 func decodeARM64(addr uint64, code []byte) (step, error) {
 	const size = 4
 	if len(code) < size || addr%size != 0 {

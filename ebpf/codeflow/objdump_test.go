@@ -17,7 +17,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// disassembled is what objdump says of a file: where instructions begin, and which of them return.
+// disassembled holds the instructions of a file and the returns among them, from objdump.
 type disassembled struct{ instructions, returns map[uint64]bool }
 
 var (
@@ -47,8 +47,8 @@ func disassemble(t *testing.T, path string) disassembled {
 	return d
 }
 
-// TestObjdump compares all functions of libraries with objdump: each instruction that is followed begins where objdump
-// says, and a function of which everything is followed has all its returns.
+// TestObjdump compares all functions of libraries with objdump: each followed instruction starts
+// where objdump's does, and a completely followed function has all its returns.
 func TestObjdump(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		need.Missing(t, "the libraries are those of amd64")

@@ -12,9 +12,10 @@ const (
 	maxDistance = 128  // bytes of code between a comparison with the number of entries and the jump
 )
 
-// readTable returns where a jump by a table leads to. The table is where an instruction before the jump computes its
-// address, and has as many entries as a comparison before the jump says. One of which an entry lies outside of the
-// function is none. If there is no table the jump remains unfollowed.
+// readTable returns the targets of an indirect jump. The number of entries of its jump table comes
+// from a comparison before the jump, and the table's address from an instruction that computes an
+// address. A table with an entry outside the function is rejected. If no table fits, the jump is
+// recorded in Unfollowed.
 func (w *walk) readTable(jump step) (targets []uint64) {
 	count := w.countBefore(jump.Addr)
 	if count > 0 {
@@ -30,7 +31,8 @@ func (w *walk) readTable(jump step) (targets []uint64) {
 	return nil
 }
 
-// countBefore returns the number of entries that the nearest comparison before an address allows; 0: there is none.
+// countBefore returns the number of entries that the nearest comparison before an address allows, 0
+// if there is none.
 func (w *walk) countBefore(addr uint64) (count uint64) {
 	nearest := uint64(0)
 	for at, s := range w.met {
@@ -44,8 +46,8 @@ func (w *walk) countBefore(addr uint64) (count uint64) {
 	return count
 }
 
-// basesBefore returns the addresses that may be that of a jump's table: its own, else those that the function computes,
-// the nearest before the jump first.
+// basesBefore returns candidates for the address of a jump's table: the jump's own base, or the
+// addresses that the function computes, starting with the nearest before the jump.
 func (w *walk) basesBefore(jump step) (bases []uint64) {
 	if jump.base != 0 {
 		return []uint64{jump.base}
@@ -63,8 +65,8 @@ func (w *walk) basesBefore(jump step) (bases []uint64) {
 	return bases
 }
 
-// tableAt reads a table of addresses, or of distances from the table of 4 bytes. Nil: an entry is no place in the
-// function.
+// tableAt reads a table of addresses, or of 4-byte distances from the table. It returns nil if an
+// entry is outside the function.
 func (w *walk) tableAt(base, count uint64, absolute bool) []uint64 {
 	size := uint64(4)
 	if absolute {

@@ -1,24 +1,24 @@
-// Package compare says which functions of a program became more or less expensive between two profiles, and which
-// differences are no more than chance.
+// Package compare finds the functions of a program that became more or less expensive between two profiles, and the
+// differences that may be chance.
 //
-// A profile is a count of samples, so a function's share of a second has an error. How large it may be follows from the
-// counts: given that a function has n samples in both profiles together, the number of them in the second one is
-// binomial. Bounds are those of Clopper and Pearson, which never promise too much, divided by Bonferroni among all
-// functions that are compared: with the Confidence asked for, all of them hold at once.
+// A profile is a count of samples, so a function's share of a second has an error, which follows from the counts: given
+// n samples of a function in both profiles together, the number in the second profile is binomial. The bounds are those
+// of Clopper and Pearson, which are conservative, with a Bonferroni correction for all compared functions: all bounds
+// hold at once with the requested Confidence.
 //
-// A sample of a wait is worth as long as the wait, so a sum of few long ones and many short ones is as uncertain as the
-// few. A number of samples of one value that vary as much stands for them. Where a file does not say how large samples
-// are, those of a stack may be one.
+// The value of a sample of a wait is the length of the wait, so a sum of a few long and many short waits is as
+// uncertain as the few long ones. It is replaced by a number of equal samples with the same variance. If a file does
+// not have the sizes of samples, the samples of a stack may be a single one.
 //
-// Runs of one program differ by more than that: memory is laid out otherwise, other work uses the caches. Where a side
-// has several profiles, that spread is measured, and the bounds allow for it. A function that differs by more between
-// profiles of a side than all others do has a spread of its own.
+// Runs of a program differ by more than the error of counting: the memory layout differs, and other work uses the
+// caches. If a side has several profiles, this spread is measured, and the bounds allow for it. A function that differs
+// more between the profiles of a side than all other functions has its own spread.
 //
-// Samples in interrupts are left out: those come when they come, and are no work of the program.
+// Samples in interrupts are left out: interrupts come at any time, and are no work of the program.
 //
-// A profile may lack samples that the host lost. Which functions they were of is not known, so each may lack as large a
-// part as all of them do. A change as small as Options.AtLeast does not count anyway; bounds allow for what was lost
-// beyond that, and a side that lost too much is refused.
+// A profile may lack samples that the host lost. The functions of lost samples are not known, so any function may lack
+// the lost share of its samples. Changes up to Options.AtLeast do not count, so bounds allow only for the lost share
+// beyond that. A side that lost too much is refused.
 package compare
 
 import (
@@ -32,17 +32,17 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// Options say how profiles are compared.
+// Options set how profiles are compared.
 type Options struct {
 	Per        Per
-	Counts     []float64 // for PerCount, units of work: one for all profiles, one a side, or one a profile, base first
-	Total      bool      // compare functions with what they call; else themselves alone
-	Confidence float64   // that all bounds hold, below 1
-	AtLeast    float64   // least change that counts, 0.05 is 5 %
-	MaxLost    float64   // part of the samples of a side that may be lost, up to 1
+	Counts     []float64 // for PerCount: units of work of all profiles, of each side, or of each profile, base first
+	Total      bool      // compare functions including their callees, otherwise only the functions themselves
+	Confidence float64   // probability that all bounds hold, below 1
+	AtLeast    float64   // smallest change that counts; 0.05 is 5 %
+	MaxLost    float64   // maximum lost share of the samples of a side, below 1
 }
 
-// DefaultOptions compares what functions cost per second themselves.
+// DefaultOptions compares the time of the functions themselves per second.
 func DefaultOptions() Options {
 	return Options{Per: PerSecond, Confidence: 0.999, AtLeast: 0.05, MaxLost: 0.25}
 }
@@ -63,79 +63,79 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Side is one of two profiles.
+// Side is one side of a comparison.
 type Side struct {
-	Runs    int     `json:"runs"` // profiles
+	Runs    int     `json:"runs"` // number of profiles
 	Samples int64   `json:"samples"`
-	Seconds float64 `json:"seconds"`         // that the profile took; 0: unknown
-	Value   float64 `json:"value"`           // of all samples, in Report.Unit
+	Seconds float64 `json:"seconds"`         // duration of the profiles; 0 if unknown
+	Value   float64 `json:"value"`           // value of all samples, in Report.Unit
 	Count   float64 `json:"count,omitempty"` // units of work, for PerCount
 
-	// Lost is the part of the host's samples that were due and lost meanwhile; nil: the profiles do not say.
+	// Lost is the share of the host's due samples that were lost during the profiles; nil if unknown.
 	Lost *float64 `json:"lost,omitempty"`
 
-	largest float64 // effective sample of a function, in Report.Unit
+	largest float64 // largest effective sample of a function, in Report.Unit
 }
 
-// Report is what differs between two profiles.
+// Report is the result of a comparison of two sides.
 type Report struct {
-	Unit string `json:"unit"` // of values: seconds, or that of the profiles, such as count
+	Unit string `json:"unit"` // unit of values: seconds, or the unit of the profiles, such as count
 	Per  Per    `json:"per"`
 	Base Side   `json:"base"`
 	New  Side   `json:"new"`
 
-	// Renamed is what the program of the base is called, and what it is called in the new profiles, if that differs.
+	// Renamed holds the names of the program in the base and in the new profiles, if they differ.
 	Renamed [2]string `json:"-"`
 
-	// Spread is how much functions differ between the profiles of a side, beyond the error of counting: 0.03 is 3 %. It is
-	// nil if there is one profile a side, which does not say.
+	// Spread is the relative difference of functions between the profiles of a side, beyond the error of counting: 0.03
+	// is 3 %. It is nil if each side has only one profile.
 	Spread *float64 `json:"spread,omitempty"`
 
 	// All is the change of all functions together.
 	All Change `json:"all"`
 
-	// Factor is the change of all functions together, in Unit a second: by the load of the host, or the amount of work,
-	// all functions change alike. It is nil if the profiles do not say how long they took.
+	// Factor is the change of all functions together, in Unit per second: the load of the host, or the amount of work,
+	// changes all functions alike. It is nil if the durations of the profiles are unknown.
 	Factor *Change `json:"factor,omitempty"`
 
-	// Needed says how many profiles would show a change of 5 %; nil where no function has samples on both sides.
+	// Needed is the number of profiles that would show a change of 5 %; nil if no function has samples on both sides.
 	Needed *Needed `json:"needed,omitempty"`
 
-	// Changed are the functions that changed for certain, Others all others; the largest change of time comes first.
+	// Changed holds the functions that certainly changed, Others all other functions; the largest change comes first.
 	Changed []Change `json:"changed"`
 	Others  []Change `json:"others"`
 }
 
-// Needed says how many times as many profiles as there are have bounds of 5 % around the function that has most.
+// Needed is the factor on the number of profiles that gives bounds of 5 % for the largest function.
 type Needed struct {
 	Name  string  `json:"name"`
-	Share float64 `json:"share"` // of all in the base
-	Times int     `json:"times"` // 1: these do; maxTimes: or more
+	Share float64 `json:"share"` // share of the function in the base
+	Times int     `json:"times"` // 1 if the given profiles suffice; maxTimes stands for maxTimes or more
 }
 
-// Change is what became of a function.
+// Change is the change of a function.
 type Change struct {
 	Name   string `json:"name"`
-	Binary string `json:"binary"` // name of its file without the folder
-	// Base and New are values for each of what Report.Per says.
+	Binary string `json:"binary"` // base name of its file
+	// Base and New are values divided according to Report.Per.
 	Base        float64 `json:"base"`
 	New         float64 `json:"new"`
 	BaseSamples int64   `json:"base_samples"`
 	NewSamples  int64   `json:"new_samples"`
-	// Low and High bound New/Base. High is nil where it has no bound, as for a new function.
+	// Low and High bound New/Base. High is nil if there is no upper bound, as for a new function.
 	Low  float64  `json:"ratio_low"`
 	High *float64 `json:"ratio_high"`
 }
 
-// Change is the difference.
+// Change returns the difference of New and Base.
 func (c *Change) Change() float64 { return c.New - c.Base }
 
-// Certain reports whether the bounds lie beyond a change of that part.
+// Certain reports whether the bounds exclude changes up to atLeast.
 func (c *Change) Certain(atLeast float64) bool {
 	return c.Low > 1+atLeast || c.High != nil && *c.High < 1/(1+atLeast)
 }
 
-// Profiles compares profiles of CPU time: one for each run of a program, or for each interval of a service.
+// Profiles compares profiles: one for each run of a program, or for each interval of a service.
 func Profiles(base, after []*profile.Profile, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func Profiles(base, after []*profile.Profile, o Options) (*Report, error) {
 	return Runs(b, n, o)
 }
 
-// Runs compares runs. Options.Total says nothing here: NewRun has counted.
+// Runs compares runs. It ignores Options.Total, which was an argument of NewRun.
 func Runs(base, after []*Run, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 	return r, nil
 }
 
-// factor compares what all functions together have of a second.
+// factor compares the values of all functions together per second.
 func (r *Report) factor(b, n *side, alpha float64) *Change {
 	if b.Seconds <= 0 || n.Seconds <= 0 {
 		return nil
@@ -202,7 +202,7 @@ const (
 	maxTimes    = 1000
 )
 
-// needed finds how many times as many profiles a change by shownChange takes to be seen.
+// needed returns the factor on the number of profiles that would show a change by shownChange.
 func (r *Report) needed(b, n *side, alpha float64) *Needed {
 	var largest key
 	for k, a := range b.functions {
@@ -225,7 +225,7 @@ func (r *Report) needed(b, n *side, alpha float64) *Needed {
 	}
 	was, is := deciding(b), deciding(n)
 	enough := func(times int) bool {
-		// An equal function has the share k/(k+n), around which the bounds lie.
+		// An unchanged function has the share k/(k+n), and its bounds are around it.
 		equal := is / (was + is)
 		low, high := shareBounds(is*float64(times), was*float64(times), alpha)
 		odds := equal / (1 - equal)
@@ -235,7 +235,7 @@ func (r *Report) needed(b, n *side, alpha float64) *Needed {
 	return &Needed{Name: largest.name, Share: b.functions[largest].value / b.all.value, Times: times}
 }
 
-// sort compares all functions.
+// sort compares all functions, and sorts their changes into Changed and Others.
 func (r *Report) sort(b, n *side, o Options) {
 	keys := map[key]bool{}
 	for k := range b.functions {
@@ -270,18 +270,18 @@ func (r *Report) change(k key, b, n *side, alpha float64) Change {
 	return c
 }
 
-// shares bounds the change of the share of what has was and is. Where samples have one value, a share is bounded as if
-// all of the time were known: the rest varies by no more than its number does. Else a long wait elsewhere may make a
-// share smaller, so the rest is bounded as well.
+// shares bounds the change of the share of a function with the amounts was and is, for samples of different values: a
+// long wait elsewhere may make a share smaller, so the rest is bounded as well. For samples of one value, change bounds
+// a share as if the total were exact, as the rest varies at most like its number of samples.
 func (r *Report) shares(was, is amount, b, n *side, spread, alpha float64) (low float64, high *float64) {
 	one, other := *b, *n
 	one.per, other.per = 1, 1
 	own := r.between(was, is, &one, &other, spread, alpha/2)
 	rest := r.between(b.all.less(was), n.all.less(is), &one, &other, r.spread(), alpha/2)
 	share := was.value / b.all.value
-	// The ratio of two shares is that of the function's values, over that of all values.
+	// The ratio of two shares is the ratio of the function's values, divided by the ratio of all values.
 	over := func(own, rest float64) float64 { return own / (share*own + (1-share)*rest) }
-	if rest.Base+rest.New == 0 { // there is none
+	if rest.Base+rest.New == 0 { // there is no rest
 		all := 1.0
 		return all, &all
 	}
@@ -299,7 +299,7 @@ func (r *Report) shares(was, is amount, b, n *side, spread, alpha float64) (low 
 	return low, high
 }
 
-// spread is Spread; 0 if that is not known.
+// spread returns Spread, or 0 if it is unknown.
 func (r *Report) spread() float64 {
 	if r.Spread == nil {
 		return 0
@@ -307,7 +307,7 @@ func (r *Report) spread() float64 {
 	return *r.Spread
 }
 
-// between compares two amounts of what differs by that spread between runs.
+// between compares two amounts of a function with the given spread between runs.
 func (r *Report) between(was, is amount, b, n *side, spread, alpha float64) Change {
 	c := Change{
 		BaseSamples: round(was.samples), NewSamples: round(is.samples), Base: was.value / b.per, New: is.value / n.per,
@@ -327,8 +327,8 @@ func (r *Report) between(was, is amount, b, n *side, spread, alpha float64) Chan
 	return c
 }
 
-// shareBounds are the bounds of Clopper and Pearson of a share, of which it was seen k times, and n times not: with
-// probability alpha at most it is not between them.
+// shareBounds returns the Clopper-Pearson bounds of a share, given k samples with it and n samples without it. With
+// probability alpha at most, the share is not between the bounds.
 func shareBounds(k, n, alpha float64) (low, high float64) {
 	low, high = 0, 1
 	if k > 0 {

@@ -14,7 +14,7 @@ import (
 
 const period = 10_000_000 // ns
 
-// profileOf is a profile of a number of seconds whose functions have samples; all are called by main.
+// profileOf returns a profile of a number of seconds with samples for the given functions, all called by main.
 func profileOf(seconds int64, samples map[string]int64) *profile.Profile {
 	cpu := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	p := &profile.Profile{
@@ -71,10 +71,10 @@ func TestProfiles(t *testing.T) {
 	for _, c := range r.Others {
 		names = append(names, c.Name)
 	}
-	require.ElementsMatch(t, []string{"other", "(functions without a name)"}, names) // main has nothing of its own
+	require.ElementsMatch(t, []string{"other", "(functions without a name)"}, names) // main has no samples of its own
 }
 
-// TestPer: what counts as equal depends on what values are for.
+// TestPer checks that Per determines which profiles are equal.
 func TestPer(t *testing.T) {
 	base := profileOf(10, map[string]int64{"work": 10_000, "other": 10_000})
 	after := profileOf(20, map[string]int64{"work": 20_000, "other": 20_000})
@@ -89,7 +89,7 @@ func TestPer(t *testing.T) {
 	require.Equal(t, "main", changes(t, base, after, o).Changed[0].Name)
 }
 
-// TestRates: profiles of unequal rates compare by time.
+// TestRates checks that profiles with different sample rates are compared by time.
 func TestRates(t *testing.T) {
 	base := profileOf(10, map[string]int64{"work": 10_000})
 	after := profileOf(10, map[string]int64{"work": 10_000})
@@ -100,7 +100,7 @@ func TestRates(t *testing.T) {
 	require.True(t, r.Others[0].Low < 1 && *r.Others[0].High > 1, "%v", r.Others[0])
 }
 
-// TestShareBounds compares with bounds that textbooks print, of 95 %.
+// TestShareBounds compares with 95 % bounds from textbooks.
 func TestShareBounds(t *testing.T) {
 	for _, test := range []struct {
 		k, n      int64
@@ -114,8 +114,8 @@ func TestShareBounds(t *testing.T) {
 	}
 }
 
-// TestChance: of profiles that differ by chance alone, hardly one is called changed, and a function that is a fifth
-// slower is the first.
+// TestChance checks that profiles that differ only by chance show almost no changed functions, and that a function that
+// is a fifth slower is the first change.
 func TestChance(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	run := func(slower float64) *profile.Profile {
@@ -139,7 +139,7 @@ func TestChance(t *testing.T) {
 	}
 }
 
-// TestSpread: runs that differ by 10 % each by themselves show nothing of 5 %, which single ones would.
+// TestSpread checks that runs with a spread of 10 % do not show a change of 5 %, which single profiles would show.
 func TestSpread(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	runs := func(slower float64) (out []*profile.Profile) {
@@ -168,8 +168,8 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, "f7", r.Changed[0].Name)
 }
 
-// TestBurst: what the kernel did in one run of three alone is no change of the program, however many samples it has. A
-// function that the runs of a side agree on is one.
+// TestBurst checks that work of the kernel in only one run of three is no change, however many samples it has. A
+// function that is stable within each side is a change.
 func TestBurst(t *testing.T) {
 	runs := func(burst, slower int64) (out []*profile.Profile) {
 		for i := range int64(3) {
@@ -188,7 +188,7 @@ func TestBurst(t *testing.T) {
 	require.Equal(t, "price", r.Changed[0].Name)
 }
 
-// TestInterrupts: what interrupts did is not compared.
+// TestInterrupts checks that samples in interrupts are left out.
 func TestInterrupts(t *testing.T) {
 	base := profileOf(10, map[string]int64{"work": 1000})
 	after := profileOf(10, map[string]int64{"work": 1000, "handle_softirqs": 300, "asm_sysvec_call_function": 300})
@@ -197,7 +197,7 @@ func TestInterrupts(t *testing.T) {
 	require.Equal(t, int64(1000), r.New.Samples)
 }
 
-// TestRenamed: builds with two names are compared with each other.
+// TestRenamed checks that builds with different names are compared with each other.
 func TestRenamed(t *testing.T) {
 	base := profileOf(10, map[string]int64{"work": 1000})
 	after := profileOf(10, map[string]int64{"work": 1000, "strtol": 1})
@@ -238,7 +238,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLost: bounds allow for what was lost, and a side that lost much is refused by name.
+// TestLost checks that bounds allow for lost samples, and that a side that lost too many is refused by name.
 func TestLost(t *testing.T) {
 	base := profileOf(10, map[string]int64{"work": 100_000, "other": 100_000})
 	after := profileOf(10, map[string]int64{"work": 110_000, "other": 100_000})
@@ -249,7 +249,7 @@ func TestLost(t *testing.T) {
 	require.True(t, r.All.Low < 1.05 && *r.All.High > 1.05, "%v", r.All)
 	low, high := r.Changed[0].Low, *r.Changed[0].High
 
-	pprof.SetLost(base, 1000, 40) // no more than does not count: no alarm, and nothing hidden
+	pprof.SetLost(base, 1000, 40) // below AtLeast, so it has no effect
 	pprof.SetLost(after, 1000, 30)
 	require.Len(t, changes(t, base, after, DefaultOptions()).Changed, 1)
 
@@ -267,7 +267,7 @@ func TestLost(t *testing.T) {
 	require.ErrorContains(t, err, "new profile: 30.0 % of the samples that were due on its host were lost, more than 25 %")
 }
 
-// TestIdle: intervals without a sample count as time.
+// TestIdle checks that intervals without samples count as time.
 func TestIdle(t *testing.T) {
 	busy := func() *Run {
 		r, err := NewRun(profileOf(10, map[string]int64{"work": 1000}), false)
@@ -282,8 +282,8 @@ func TestIdle(t *testing.T) {
 	require.ErrorContains(t, err, "new profile: there is none")
 }
 
-// TestRuntimes: a function of a language is one function whether it was interpreted or compiled, and whatever version
-// of the runtime ran it; a function of a file with the same name is another.
+// TestRuntimes checks that a function of a language is one function, whether interpreted or compiled and in any version
+// of the runtime, and that a function of a file with the same name is another function.
 func TestRuntimes(t *testing.T) {
 	in := func(p *profile.Profile, names ...string) *profile.Profile {
 		for i, name := range names {

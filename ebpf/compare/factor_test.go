@@ -7,15 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shares are the options of the command line.
+// shares returns the options of the command line.
 func shares() Options {
 	o := DefaultOptions()
 	o.Per = PerCPU
 	return o
 }
 
-// TestLoadOfNeighbours: a program that gets less of the CPUs is the same program, and a function of it that grew by a
-// fifth has grown, whatever it gets.
+// TestLoadOfNeighbours checks that a program with less CPU time has no changed functions, and that a function that grew
+// by a fifth has changed regardless of the CPU time.
 func TestLoadOfNeighbours(t *testing.T) {
 	base := map[string]int64{"work": 20_000, "other": 60_000, "rest": 20_000}
 	starved := map[string]int64{"work": 8_000, "other": 24_000, "rest": 8_000}
@@ -32,7 +32,7 @@ func TestLoadOfNeighbours(t *testing.T) {
 	require.Less(t, r.Factor.New, r.Factor.Base)
 }
 
-// TestNeeded: with as many times the profiles as it says, the bounds of the function are within 5 %.
+// TestNeeded checks that with Needed.Times as many profiles the bounds of the function are within 5 %.
 func TestNeeded(t *testing.T) {
 	some := func(n int) []*profile.Profile {
 		var all []*profile.Profile
@@ -61,7 +61,7 @@ func TestNeeded(t *testing.T) {
 	require.LessOrEqual(t, width(n.Times), 1+shownChange)
 }
 
-// TestKindsDoNotCompare: time on a CPU says nothing about time off it, although both are seconds.
+// TestKindsDoNotCompare checks that CPU time and time off CPU are not compared, although both are seconds.
 func TestKindsDoNotCompare(t *testing.T) {
 	cpu, waits := profileOf(10, map[string]int64{"work": 100}), profileOf(10, map[string]int64{"work": 100})
 	waits.SampleType = []*profile.ValueType{{Type: "offcpu", Unit: "nanoseconds"}}

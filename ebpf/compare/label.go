@@ -6,8 +6,8 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 )
 
-// ByLabel returns a profile whose functions are the values of a label, so that it can be compared by these. Samples in
-// interrupts are left out here too.
+// ByLabel returns a profile whose functions are the values of a label, to compare profiles by label. It also leaves out
+// samples in interrupts.
 func ByLabel(p *profile.Profile, label string) (*profile.Profile, error) {
 	grouped, err := export.Group(withoutInterrupts(p), label)
 	if err != nil {

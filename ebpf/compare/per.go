@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Per says what a function's time is a part of.
+// Per selects the divisor of a function's time.
 type Per string
 
-// What values are divided by.
+// The divisors of values.
 const (
-	PerSecond Per = "second" // of wall clock time: on a host that has the same load
-	PerRun    Per = "run"    // nothing, as for a program that did the same work twice
-	PerCPU    Per = "cpu"    // all that the profile counts: what a function has is its share, whatever the load
-	PerCount  Per = "count"  // Options.Counts: what a unit of work costs, such as a request
+	PerSecond Per = "second" // wall clock time, for a host with the same load
+	PerRun    Per = "run"    // number of runs, for a program that did the same work twice
+	PerCPU    Per = "cpu"    // all samples of the profile: a function's value is its share, regardless of the load
+	PerCount  Per = "count"  // Options.Counts: the cost of a unit of work, such as a request
 )
 
-// SetPer sets Per and Counts as a user writes them: "second", "run", "cpu" or "count=N[,N...]". Its error says what is
-// wrong with the text.
+// SetPer sets Per and Counts from text as a user writes it: "second", "run", "cpu" or "count=N[,N...]". The error
+// describes the mistake in the text.
 func (o *Options) SetPer(text string) error {
 	per, counts, has := strings.Cut(text, "=")
 	o.Per, o.Counts = Per(per), nil
@@ -40,7 +40,7 @@ func (o *Options) SetPer(text string) error {
 	return o.checkPer()
 }
 
-// checkPer returns an error if Per is unknown, or if Counts are no numbers of units for it.
+// checkPer returns an error if Per is unknown, or if Counts are missing or invalid.
 func (o Options) checkPer() error {
 	switch o.Per {
 	case PerSecond, PerRun, PerCPU:
@@ -60,7 +60,7 @@ func (o Options) checkPer() error {
 	return nil
 }
 
-// countsOf returns how many units of work each profile of the base has, and each new one.
+// countsOf returns the units of work of each profile of the base, and of each new profile.
 func (o Options) countsOf(base, after int) (ofBase, ofNew []float64, err error) {
 	if o.Per != PerCount {
 		return make([]float64, base), make([]float64, after), nil
@@ -83,7 +83,7 @@ func (o Options) countsOf(base, after int) (ofBase, ofNew []float64, err error) 
 		"say one for all of them, one for each side, or one for each profile", len(o.Counts), base, after)
 }
 
-// of is what values of a profile are divided by, which took seconds, has the value and did units of work.
+// of returns the divisor for the values of a profile with the given duration in seconds, value and units of work.
 func (p Per) of(seconds, value, units float64) (float64, error) {
 	switch {
 	case p == PerRun:

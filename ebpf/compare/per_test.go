@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSetPer: what is no number of units of work is refused.
+// TestSetPer checks that invalid numbers of units of work are refused.
 func TestSetPer(t *testing.T) {
 	for text, want := range map[string][]float64{
 		"second": nil, "run": nil, "cpu": nil, "count=1000": {1000}, "count=1e3,2.5": {1000, 2.5}, "count=1,2,3": {1, 2, 3},
@@ -37,10 +37,10 @@ func TestSetPer(t *testing.T) {
 	}
 }
 
-// TestPerCount: a unit of work costs the same however many of them a profile has, in how long a time, and a function
-// that became slower has while all others cost what they did.
+// TestPerCount checks that the cost of a unit of work does not depend on the number of units or on the duration, and
+// that only a function that became slower has changed.
 func TestPerCount(t *testing.T) {
-	// work takes 2 samples a unit, and other 3.
+	// A unit takes 2 samples in work, and 3 in other.
 	of := func(units, work int64) *profile.Profile {
 		return profileOf(units/100, map[string]int64{"work": units * work, "other": 3 * units})
 	}
@@ -65,7 +65,7 @@ func TestPerCount(t *testing.T) {
 	require.InDelta(t, 0.02, r.Changed[0].Base, 1e-9)
 	require.InDelta(t, 0.04, r.Changed[0].New, 1e-9)
 
-	r, err = compared(one(4000, 2), one(9000, 2), 4000) // one number for both: all of it costs more
+	r, err = compared(one(4000, 2), one(9000, 2), 4000) // with one number for both sides, all functions cost more
 	require.NoError(t, err)
 	require.Len(t, r.Changed, 2)
 

@@ -10,18 +10,17 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Run is what functions had in one profile: of a run of a program, or of an interval of a service.
-// It holds no reference to the profile.
+// Run holds the values of the functions in one profile: a run of a program, or an interval of a service.
 type Run struct {
 	functions map[key]amount
 	all       amount
 	unit      string
-	of        string // type of values, such as cpu; "" if it is not known
+	of        string // type of values, such as cpu; "" if unknown
 	seconds   float64
-	due, lost uint64 // samples of the host meanwhile, 0 if not known
+	due, lost uint64 // samples of the host during the profile; 0 if unknown
 }
 
-// NewRun counts the samples of a profile: of functions themselves or, with total, with what they call.
+// NewRun counts the samples of a profile: of the functions themselves or, with total, including their callees.
 func NewRun(p *profile.Profile, total bool) (*Run, error) {
 	index, err := p.SampleIndexByName("")
 	if err != nil {
@@ -53,28 +52,27 @@ func NewRun(p *profile.Profile, total bool) (*Run, error) {
 	return r, nil
 }
 
-// Idle returns a run of a number of seconds in which a program had no sample. Values of other runs
-// of its side are in the unit.
+// Idle returns a run of the given duration in which a program had no sample. unit is the unit of the other runs of its
+// side.
 func Idle(seconds float64, unit string) *Run { return &Run{unit: unit, seconds: seconds} }
 
-// SetLost says how many samples of the host were due during the run, and how many of them were lost.
+// SetLost sets the number of samples of the host that were due during the run, and the number of lost samples.
 func (r *Run) SetLost(due, lost uint64) { r.due, r.lost = due, lost }
 
-// Samples returns how many samples the run has.
+// Samples returns the number of samples of the run.
 func (r *Run) Samples() float64 { return r.all.samples }
 
-// Functions returns how many functions have samples: a measure of the memory that r takes, some 170
-// bytes each.
+// Functions returns the number of functions with samples. Each takes some 170 bytes of memory.
 func (r *Run) Functions() int { return len(r.functions) }
 
 // key identifies a function in two builds of a program: by name, as addresses and build IDs differ.
 type key struct{ name, binary string }
 
-// noSymbol are names of frames that have none: they hold an address, which says nothing about another build.
+// noSymbol matches the names of frames without a symbol. They hold an address, which differs in another build.
 var noSymbol = regexp.MustCompile(`\+0x[0-9a-f]+$|^0x[0-9a-f]+$`)
 
-// keyOf is the key of a function. All functions of a file that have no name are one; a function of a language is the
-// same whether its runtime interprets or compiles it, and in another version of the runtime.
+// keyOf returns the key of a function. All functions of a file without a name share one key. A function of a language
+// has the same key whether its runtime interprets or compiles it, and in every version of the runtime.
 func keyOf(f *export.Function) key {
 	k := key{f.Name, trie.CodeOf(f.Where())}
 	if noSymbol.MatchString(f.Name) {
@@ -83,7 +81,7 @@ func keyOf(f *export.Function) key {
 	return k
 }
 
-// interrupt are functions of the kernel that an interrupt begins with.
+// interrupt matches the kernel's entry functions of interrupts.
 var interrupt = regexp.MustCompile(`^(asm_)?(sysvec_|common_interrupt)|^(handle|__do)_softirqs?$` +
 	`|^(el[01].*_irq|gic_handle_irq)`)
 

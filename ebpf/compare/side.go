@@ -13,19 +13,19 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// side is all runs of one side, and what functions have of them.
+// side holds all runs of one side, and the sums of their functions.
 type side struct {
 	Side
 	runs      []run
-	functions map[key]amount // of all runs
+	functions map[key]amount // sum of all runs
 	all       amount
-	unit      string  // of values
-	of        string  // type of values: cpu, offcpu; "" if no profile says
-	per       float64 // what values are divided by
-	lacking   float64 // part of its samples that a function may lack, beyond what counts as a change
+	unit      string  // unit of values
+	of        string  // type of values: cpu, offcpu; "" if unknown
+	per       float64 // divisor of values
+	lacking   float64 // share of its samples that a function may lack, less Options.AtLeast
 }
 
-// run is a Run and what its values are divided by.
+// run holds the functions of a Run, and the divisor of its values.
 type run struct {
 	functions map[key]amount
 	per       float64
@@ -43,7 +43,7 @@ func runsOf(profiles []*profile.Profile, total bool) (runs []*Run, err error) {
 	return runs, nil
 }
 
-// newSide adds up runs, which did counts units of work.
+// newSide adds up runs. counts holds the units of work of each run.
 func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	if len(runs) == 0 {
 		return nil, errors.New("there is none")
@@ -61,7 +61,7 @@ func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	return s, s.checkLost(runs, o)
 }
 
-// add counts a run, which did units of work.
+// add adds a run with its units of work.
 func (s *side) add(r *Run, units float64, o Options) error {
 	if s.unit != r.unit {
 		return errors.New("it counts " + s.unit + " and " + r.unit)
@@ -83,7 +83,7 @@ func (s *side) add(r *Run, units float64, o Options) error {
 	return err
 }
 
-// checkLost sets which part of the samples were lost, if each run knows, and refuses more than o allows.
+// checkLost sets the lost share of the samples, if all runs have it, and returns an error if it is more than o allows.
 func (s *side) checkLost(runs []*Run, o Options) error {
 	var due, lost float64
 	for _, r := range runs {
@@ -105,26 +105,27 @@ func (s *side) checkLost(runs []*Run, o Options) error {
 	return nil
 }
 
-// size is the value of a sample of a function that has a on this side and other on the other one. That there is none of
-// it here says that there are few as large as on the other side.
+// size returns the value of a sample of a function with the amount a on this side and other on the other side. Without
+// samples on this side, it is the size on the other side: no samples here bound the number of samples of that size.
 func (s *side) size(a, other amount) float64 {
 	switch {
 	case a.value > 0:
 		return a.size()
-	case s.all.isEven(): // a clock's are as large as that of all others
+	case s.all.isEven(): // all samples of a clock have the same value
 		return max(s.all.size(), other.size())
 	}
 	return other.size()
 }
 
-// overdispersion is how many times as much a number of effective samples varies as a count does, for a function that
-// differs by that spread between runs: divided by it, the number bounds the function as well as a count does.
+// overdispersion returns the factor by which the variance of a number of effective samples exceeds the variance of a
+// count, for a function with the given spread between runs. The number divided by this factor bounds the function like
+// a count.
 func (s *side) overdispersion(samples, spread float64) float64 {
 	return 1 + spread*spread*samples/float64(len(s.runs))
 }
 
-// rename takes the program that only s has to be the one that only other has: two builds to compare often have two
-// names. It returns both, if there are two.
+// rename treats the program that only s has as the program that only other has, as two builds to compare often have two
+// names. It returns both names, if there are such programs.
 func (s *side) rename(other *side) (names [2]string) {
 	was, is := s.program(other), other.program(s)
 	if was == "" || is == "" {
@@ -137,7 +138,8 @@ func (s *side) rename(other *side) (names [2]string) {
 	return [2]string{was, is}
 }
 
-// program returns the file with most of those that only s has; "" if there is none, or if it is a library.
+// program returns the file with the largest value among the files that only s has; "" if there is none, or if it is a
+// library.
 func (s *side) program(other *side) (name string) {
 	known := map[string]bool{}
 	for k := range other.functions {
@@ -171,8 +173,8 @@ func renamed(functions map[key]amount, was, is string) map[key]amount {
 	return out
 }
 
-// spreadOf is how much functions differ between runs of both sides, as a part of their time, beyond the error of
-// counting; false if no side has two runs.
+// spreadOf returns the relative difference of functions between the runs of a side, beyond the error of counting. ok is
+// false if no side has two runs.
 func spreadOf(sides ...*side) (spread float64, ok bool) {
 	var d dispersion
 	for _, s := range sides {
@@ -184,11 +186,11 @@ func spreadOf(sides ...*side) (spread float64, ok bool) {
 	return d.spread(), ok
 }
 
-// unlikely is how seldom a function differs by chance as much as one that has a spread of its own.
+// unlikely is the probability of a difference by chance below which a function has its own spread.
 const unlikely = 0.01
 
-// ownSpread is how much a function differs between runs of both sides: as all do, unless it differs by so much more
-// that this is no chance. What the kernel does for other programs, or once in some runs, is like that.
+// ownSpread returns the spread of a function between runs: ofAll, unless the function differs by so much more that
+// chance is unlikely. Examples are work of the kernel for other programs, and work that only some runs do.
 func ownSpread(f key, ofAll float64, sides ...*side) float64 {
 	var d dispersion
 	for _, s := range sides {
@@ -200,13 +202,13 @@ func ownSpread(f key, ofAll float64, sides ...*side) float64 {
 	return max(ofAll, d.spread())
 }
 
-// dispersion is how much functions differ between runs.
+// dispersion sums up the differences of functions between runs.
 type dispersion struct {
-	beyond, squares float64 // of the moment estimator of the variance of a mixed Poisson distribution
+	beyond, squares float64 // terms of the moment estimator of the variance of a mixed Poisson distribution
 	chi, free       float64 // chi-squared and its degrees of freedom, for functions with a known spread
 }
 
-// add counts a function of a side, which is to have that spread.
+// add adds a function of a side. spread is the assumed spread of the function, for chi.
 func (d *dispersion) add(s *side, f key, spread float64) {
 	all, k := s.functions[f], float64(len(s.runs))
 	if len(s.runs) < 2 || all.value == 0 {

@@ -6,17 +6,16 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Flame builds the flame graph of a comparison, profile by profile, so that they need not be in memory at once.
+// Flame builds the flame graph of a comparison profile by profile, so that not all profiles are in memory at once.
 type Flame struct {
 	report *Report
 	show   func(name string) string
-	ratio  float64 // of values of the base, to compare with new ones
-	by     float64 // what new values are divided by
+	ratio  float64 // factor on values of the base, for comparison with new values
+	by     float64 // divisor of new values
 	trie   *trie.Builder
 }
 
-// NewFlame begins the flame graph of a comparison. Functions are shown by the names that show returns, if it is not
-// nil.
+// NewFlame returns an empty Flame. show, if not nil, maps the names of functions to the names to show.
 func NewFlame(r *Report, show func(name string) string) *Flame {
 	f := &Flame{report: r, show: show, by: r.Per.sum(&r.New)}
 	f.ratio = f.by / r.Per.sum(&r.Base)
@@ -24,7 +23,7 @@ func NewFlame(r *Report, show func(name string) string) *Flame {
 	return f
 }
 
-// sum is what the values of all runs of a side are divided by.
+// sum returns the divisor for the values of all runs of a side.
 func (p Per) sum(s *Side) float64 {
 	switch p {
 	case PerRun:
@@ -48,11 +47,11 @@ func (f *Flame) AddNew(p *profile.Profile) error { return f.trie.Add(withoutInte
 // Nodes returns the number of nodes, some 100 bytes each.
 func (f *Flame) Nodes() int { return f.trie.Nodes() }
 
-// Tree returns the flame graph of what was added.
+// Tree returns the flame graph of the added profiles.
 func (f *Flame) Tree() *trie.Tree {
 	t, r := f.trie.Tree(trie.Options{}), f.report
 	t.Diff.Per, t.Diff.By = string(r.Per), f.by
-	unit := 1.0 // of the report's values, in those of profiles
+	unit := 1.0 // unit of the report's values, in units of the profiles
 	if r.Unit == "seconds" {
 		unit = 1e9
 	}
@@ -66,7 +65,7 @@ func (f *Flame) Tree() *trie.Tree {
 	return t
 }
 
-// bound says what is known of each function that the tree names.
+// bound sets the change and its bounds for each function in the tree.
 func (f *Flame) bound(t *trie.Tree) {
 	byKey := map[key]*Change{}
 	for _, list := range [][]Change{f.report.Changed, f.report.Others} {

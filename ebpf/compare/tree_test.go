@@ -10,7 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// TestFlame: builds of other names, build IDs, lines and addresses are one tree, whose values are for equal times.
+// TestFlame checks that builds with different names, build IDs, lines and addresses give one tree, with values for
+// equal times.
 func TestFlame(t *testing.T) {
 	base := profileOf(40, map[string]int64{"work": 4000, "gone": 400, "shopd+0x1240": 2000})
 	after := profileOf(20, map[string]int64{"work": 3000, "fresh": 100, "shopd+0x1260": 1000})
@@ -50,12 +51,12 @@ func TestFlame(t *testing.T) {
 	require.True(t, bounds["work()"].Certain && bounds["gone()"].Certain && bounds["fresh()"].Certain, "%v", bounds)
 	require.Nil(t, bounds["fresh()"].High)
 	require.Equal(t, r.Changed[0].Low, bounds["work()"].Low)
-	require.InDelta(t, 0.01/40, tree.Diff.BaseSample*perSecond, 1e-9) // what a sample of 10 ms is of a second
+	require.InDelta(t, 0.01/40, tree.Diff.BaseSample*perSecond, 1e-9) // a sample of 10 ms, per second
 	require.InDelta(t, 0.01/20, tree.Diff.NewSample*perSecond, 1e-9)
 	require.Zero(t, tree.Diff.BaseSpread)
 }
 
-// TestFlameSpread: what runs differ by is part of a node's variance.
+// TestFlameSpread checks that the spread of runs is part of a node's variance.
 func TestFlameSpread(t *testing.T) {
 	list := func(counts ...int64) (out []*profile.Profile) {
 		for _, n := range counts {

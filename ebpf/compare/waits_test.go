@@ -14,10 +14,10 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// waits are how often functions waited for how long.
+// waits holds the number of waits by function and length.
 type waits map[string]map[time.Duration]int
 
-// recorded is what headwater record writes of them.
+// recorded returns the waits as a profile of headwater record.
 func (w waits) recorded(t testing.TB) *profile.Profile {
 	b := pprof.NewBuilder(pprof.Options{
 		Kind: kind.OffCPU, Count: true, Period: int64(50 * time.Millisecond), Duration: time.Minute,
@@ -40,7 +40,7 @@ const (
 	long  = 10 * time.Second
 )
 
-// certain are the functions that changed.
+// certain returns the names of the functions that certainly changed.
 func certain(t testing.TB, per Per, base, after *profile.Profile) []string {
 	o := DefaultOptions()
 	o.Per = per
@@ -51,7 +51,8 @@ func certain(t testing.TB, per Per, base, after *profile.Profile) []string {
 	return names
 }
 
-// TestFewLongWaits: three waits are three, however long, and however many short ones they come with.
+// TestFewLongWaits checks that three waits count as three samples, however long they are, and however many short waits
+// there are.
 func TestFewLongWaits(t *testing.T) {
 	rest := map[time.Duration]int{short: 3000}
 	for name, test := range map[string]struct{ base, after waits }{
@@ -72,7 +73,7 @@ func TestFewLongWaits(t *testing.T) {
 	require.Equal(t, []int64{1000, 1003}, []int64{r.Others[0].BaseSamples, r.Others[0].NewSamples}, "samples are counted")
 }
 
-// TestManyWaits: what is certain stays so: many waits, and those that all became longer.
+// TestManyWaits checks that changes of many waits, in number or in length, are found.
 func TestManyWaits(t *testing.T) {
 	base := waits{"rest": {short: 3000}, "lock": {short: 1000}}
 	more := waits{"rest": {short: 3000}, "lock": {short: 1500}}
@@ -84,8 +85,8 @@ func TestManyWaits(t *testing.T) {
 	}
 }
 
-// TestWaitsByChance: of two recordings of equal programs, whose waits are few and long or many and short, hardly one
-// function is called changed. Their numbers are those of a Poisson process.
+// TestWaitsByChance checks that two recordings of equal programs, with few long or many short waits, show no changed
+// functions. The numbers of waits follow a Poisson process.
 func TestWaitsByChance(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	poisson := func(mean float64) (n int) {
@@ -98,7 +99,7 @@ func TestWaitsByChance(t *testing.T) {
 		w := waits{}
 		for i := range 20 {
 			of := map[time.Duration]int{}
-			for length := 1; length <= 4; length++ { // from 10 ms, 300 times, to 10 s, seldom
+			for length := 1; length <= 4; length++ { // from 10 ms, 300 times, to 10 s, rarely
 				of[time.Duration(math.Pow(10, float64(length)))*time.Millisecond] = poisson(3000 / math.Pow(10, float64(length)))
 			}
 			w[fmt.Sprint("f", i)] = of
@@ -113,7 +114,7 @@ func TestWaitsByChance(t *testing.T) {
 	}
 }
 
-// TestUnknownSizes: where a file does not say how long its longest wait was, all of a stack may be one.
+// TestUnknownSizes checks that all waits of a stack may be a single one if a file does not have the longest wait.
 func TestUnknownSizes(t *testing.T) {
 	old := func(w waits) *profile.Profile {
 		p := w.recorded(t)

@@ -1,5 +1,5 @@
-// Package counter describes figures by tables, one row each: whatever shows, sums or
-// documents them goes by the rows.
+// Package counter describes figures by tables, with one row for each figure. Code that shows, sums or documents figures
+// uses the rows.
 package counter
 
 import "maps"
@@ -9,17 +9,17 @@ type Kind string
 
 // The kinds.
 const (
-	Total Kind = "counter" // it only grows; those of several runs add up
+	Total Kind = "counter" // it only grows; totals of several runs add up
 	Gauge Kind = "gauge"   // the present state
 )
 
-// Info is what people and programs know a figure by.
+// Info describes a figure for people and programs.
 type Info struct {
-	Name  string // of the metric; "": it is no metric
+	Name  string // of the metric; "" if it is no metric
 	Help  string // one sentence
 	Kind  Kind
-	Label string // what distinguishes several values; "": there is one value
-	Debug string // attribute in the debug info; "": not shown there
+	Label string // name of the label of several values; "" if there is one value
+	Debug string // attribute in the debug info; "" if not shown there
 }
 
 // Row is a figure of a struct T.
@@ -29,17 +29,17 @@ type Row[T any] struct {
 	Many func(*T) *map[string]uint64 // where the values are, by label value
 }
 
-// One is a figure with one value.
+// One returns a figure with one value.
 func One[T any](kind Kind, name, debug, help string, at func(*T) *uint64) Row[T] {
 	return Row[T]{Info: Info{Name: name, Help: help, Kind: kind, Debug: debug}, One: at}
 }
 
-// Many are totals by a label.
+// Many returns totals by a label.
 func Many[T any](name, label, debug, help string, at func(*T) *map[string]uint64) Row[T] {
 	return Row[T]{Info: Info{Name: name, Help: help, Kind: Total, Label: label, Debug: debug}, Many: at}
 }
 
-// Of returns rows of a T as rows of a U, which has a T.
+// Of returns the rows of a T as rows of a U, which contains a T.
 func Of[U, T any](rows []Row[T], part func(*U) *T) []Row[U] {
 	out := make([]Row[U], len(rows))
 	for i, r := range rows {
@@ -54,7 +54,7 @@ func Of[U, T any](rows []Row[T], part func(*U) *T) []Row[U] {
 	return out
 }
 
-// Each calls yield with every value, and the value of its label.
+// Each calls yield with each value and the value of its label.
 func (r Row[T]) Each(t *T, yield func(label string, n uint64)) {
 	if r.One != nil {
 		yield("", *r.One(t))
@@ -65,7 +65,7 @@ func (r Row[T]) Each(t *T, yield func(label string, n uint64)) {
 	}
 }
 
-// Sum returns now with the totals of past added. Its maps are its own.
+// Sum returns now with the totals of past added. It has its own maps.
 func Sum[T any](rows []Row[T], past, now T) T {
 	sum := now
 	for _, r := range rows {

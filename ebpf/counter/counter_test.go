@@ -21,7 +21,7 @@ func rows() []Row[figures] {
 	}
 }
 
-// Totals add up, gauges are those of now, and neither side changes.
+// Totals add up, gauges keep the present value, and neither side changes.
 func TestSum(t *testing.T) {
 	past := figures{total: 1, gauge: 2, byReason: map[string]uint64{"a": 3, "b": 4}}
 	now := figures{total: 10, gauge: 20, byReason: map[string]uint64{"a": 30, "c": 50}}

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// field numbers the attributes that are of use here.
+// field numbers the attributes that the package uses.
 type field uint8
 
 const (
@@ -32,7 +32,7 @@ const (
 	fieldNone = fieldsNumber
 )
 
-// GNU attributes that DWARF 5 gave another number.
+// GNU attributes that have another number in DWARF 5.
 const (
 	attrMIPSLinkageName dwarf.Attr = 0x2007
 	attrGNUDwoName      dwarf.Attr = 0x2130
@@ -41,7 +41,8 @@ const (
 	attrGNUAddrBase     dwarf.Attr = 0x2133
 )
 
-// fieldOf returns which attributes to keep of entries with that tag.
+// fieldOf returns the field for an attribute of entries with that tag, or fieldNone if it is not
+// used.
 func fieldOf(tag dwarf.Tag, attr dwarf.Attr) field {
 	switch tag {
 	case dwarf.TagSubprogram, dwarf.TagInlinedSubroutine:
@@ -108,18 +109,17 @@ func unitField(attr dwarf.Attr) field {
 	return fieldNone
 }
 
-// step reads or skips one attribute, or skips several of fixed size.
+// step reads or skips one attribute, or skips several attributes of fixed size.
 type step struct {
 	implicit int64
-	form     form // of a step that reads or skips one; 0: skip size bytes
+	form     form // of a step that reads or skips one attribute; if 0, the step skips size bytes
 	size     uint32
 	field    field
 }
 
 const stepSize = 24
 
-// abbrev describes entries of one kind: how to read what is of use and to skip
-// the rest.
+// abbrev describes entries of one kind: the steps that read the used attributes and skip the rest.
 type abbrev struct {
 	tag      dwarf.Tag
 	children bool
@@ -130,12 +130,12 @@ const abbrevSize = 40
 
 // abbrevTable holds the abbreviations of a unit by code.
 type abbrevTable struct {
-	dense []abbrev // code-1; tag 0 where there is none
+	dense []abbrev // by code-1; tag 0 if there is no abbreviation
 	other map[uint64]*abbrev
 	bytes int
 }
 
-// maxAbbrevSteps bounds the memory of a table. Real ones have some thousands.
+// maxAbbrevSteps bounds the memory of a table. Real tables have some thousands of steps.
 const maxAbbrevSteps = 1 << 20
 
 // get returns the abbreviation with that code, nil if there is none.
@@ -156,7 +156,7 @@ func (t *abbrevTable) put(code uint64, a abbrev) {
 		return
 	}
 	if t.get(code) != nil {
-		return // the first one counts
+		return // the first abbreviation with a code counts
 	}
 	if t.other == nil {
 		t.other = map[uint64]*abbrev{}
@@ -164,8 +164,8 @@ func (t *abbrevTable) put(code uint64, a abbrev) {
 	t.other[code] = &a
 }
 
-// readAbbrevs reads the abbreviations at an offset of .debug_abbrev (section
-// 7.5.3), up to the one with code only; 0 for all of them.
+// readAbbrevs reads the abbreviations at an offset of .debug_abbrev (section 7.5.3). It reads up to
+// the abbreviation with code only and keeps just that one, or all if only is 0.
 func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, only uint64,
 	w *work) (*abbrevTable, error) {
 	c := newCursor(".debug_abbrev", data, order, at)
@@ -212,7 +212,7 @@ func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, onl
 	return t, c.err
 }
 
-// add appends an attribute, and merges those that are skipped.
+// add appends an attribute, and merges skipped attributes of fixed size into one step.
 func (a *abbrev) add(e encoding, keep field, f form, implicit int64) {
 	size, fixed := e.fixedSize(f)
 	if keep != fieldNone || !fixed {
@@ -226,7 +226,7 @@ func (a *abbrev) add(e encoding, keep field, f form, implicit int64) {
 	a.steps = append(a.steps, step{size: uint32(size), field: fieldNone})
 }
 
-// entry is a debugging information entry, with the attributes that are of use.
+// entry is a debugging information entry with the attributes that the package uses.
 type entry struct {
 	at       uint64 // offset in .debug_info
 	tag      dwarf.Tag
@@ -237,11 +237,12 @@ type entry struct {
 
 func (d *entry) get(f field) (value, bool) { return d.values[f], d.has&(1<<f) != 0 }
 
-// bytesPerStep is how many bytes of an entry, blocks and strings, count as a step.
+// bytesPerStep is the number of bytes of an entry, including blocks and strings, that count as one
+// step.
 const bytesPerStep = 256
 
-// readEntry reads the entry at c. A null entry, which ends a list of children,
-// has tag 0. It returns the number of steps taken.
+// readEntry reads the entry at c into d. A null entry, which ends a list of children, has tag 0. It
+// returns the number of steps.
 func (t *abbrevTable) readEntry(c *cursor, e encoding, d *entry) (steps int) {
 	d.at, d.tag, d.children, d.has = c.at, 0, false, 0
 	code := c.uleb()

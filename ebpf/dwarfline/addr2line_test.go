@@ -46,7 +46,7 @@ func build(t testing.TB, source, compiler string, flags ...string) string {
 	return filepath.Join(dir, "program")
 }
 
-// built is build for tests that only read the program: each is compiled once, and kept.
+// built is build for tests that only read the program. It compiles each program once and keeps it.
 func built(t testing.TB, source, compiler string, flags ...string) string {
 	t.Helper()
 	need.Tools(t, compiler)
@@ -54,7 +54,7 @@ func built(t testing.TB, source, compiler string, flags ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := append([]string{testkit.Version(t, compiler), compiler, path}, flags...) // debug data has the path
+	key := append([]string{testkit.Version(t, compiler), compiler, path}, flags...) // debug data contains the path
 	made := testkit.Fixture(t, "dwarfline", append(key, sources(t)...), func(dir string) error {
 		cmd := exec.Command(compiler, append(slices.Clone(flags), "-o", "program", path)...)
 		cmd.Dir = dir
@@ -114,8 +114,8 @@ func TestAddr2line(t *testing.T) {
 	}
 }
 
-// TestAddr2lineGo compares a Go program in DWARF 4, which this addr2line reads,
-// and in the DWARF 5 that Go makes now.
+// TestAddr2lineGo compares a Go program in DWARF 4, which this addr2line reads, and in DWARF 5,
+// Go's current default.
 func TestAddr2lineGo(t *testing.T) {
 	for _, tt := range []struct{ name, experiment string }{{"DWARF 4", "nodwarf5"}, {"DWARF 5", "dwarf5"}} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestAddr2lineGo(t *testing.T) {
 	}
 }
 
-// goProgram builds a Go program by a toolchain with an experiment, whose standard library
-// takes long to compile.
+// goProgram builds a Go program with an experiment of the toolchain. The standard library takes
+// long to compile.
 func goProgram(t *testing.T, experiment string) string {
 	t.Helper()
 	const source = "../testdata/golang/plain"
@@ -159,18 +159,18 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestSplit compares split DWARF with the same program built without: addr2line
-// 2.40 does not read .dwo files.
+// TestSplit compares split DWARF with the same program built without it: addr2line 2.40 does not
+// read .dwo files.
 func TestSplit(t *testing.T) {
 	for _, tt := range []struct{ name, source, compiler, version, dwp string }{
 		{"clang DWARF 5", "templates.cc", "clang++-19", "-gdwarf-5", "llvm-dwp-19"},
 		{"clang DWARF 4", "templates.cc", "clang++-19", "-gdwarf-4", "dwp"},
-		{"gcc DWARF 5", "plain.c", "gcc", "-gdwarf-5", ""}, // llvm-dwp 14 and 19 run for ever on it
+		{"gcc DWARF 5", "plain.c", "gcc", "-gdwarf-5", ""}, // llvm-dwp 14 and 19 do not terminate on it
 		{"gcc DWARF 4", "plain.c", "gcc", "-gdwarf-4", "dwp"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// The DWARF 5 of clang is beyond addr2line even unsplit.
+			// addr2line cannot read the DWARF 5 of clang even without splitting.
 			twin := built(t, tt.source, tt.compiler, "-O2", "-gdwarf-4")
 			split := build(t, tt.source, tt.compiler, "-O2", tt.version, "-gsplit-dwarf")
 			addrs := codeAddresses(t, split, 1000, 1)
@@ -199,8 +199,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestSupplementary compares programs whose common entries dwz has moved to
-// another file, before and since DWARF 5 standardized that.
+// TestSupplementary compares programs whose common entries dwz moved to another file, before and
+// since DWARF 5 standardized such files.
 func TestSupplementary(t *testing.T) {
 	for _, version := range []string{"-gdwarf-4", "-gdwarf-5"} {
 		t.Run(version, func(t *testing.T) {
@@ -241,8 +241,8 @@ func dataUsesSupplementary(t *testing.T, file string) bool {
 	return ok
 }
 
-// TestDebugPackage compares Debian's debug file of the C library, which dwz has
-// been over and whose sections are compressed.
+// TestDebugPackage compares Debian's debug file of the C library, which dwz processed and whose
+// sections are compressed.
 func TestDebugPackage(t *testing.T) {
 	t.Parallel()
 	found, _ := filepath.Glob("/lib/*/libc.so.6")

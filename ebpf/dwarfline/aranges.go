@@ -1,7 +1,7 @@
 package dwarfline
 
-// eachArange calls use for the ranges in .debug_aranges (DWARF 5 section 6.1.2),
-// with the offset in .debug_info of the unit they belong to.
+// eachArange calls use for the ranges in .debug_aranges (DWARF 5 section 6.1.2), with the offset of
+// their unit in .debug_info.
 func (f *file) eachArange(w *work, use func(unitAt uint64, r addressRange)) error {
 	for at := uint64(0); at < uint64(len(f.Aranges)); {
 		c := newCursor(".debug_aranges", f.Aranges, f.Order, at)

@@ -5,13 +5,13 @@ import (
 	"errors"
 )
 
-// hitUnit is a unit that an address was looked up in.
+// hitUnit is a unit in which an address was looked up.
 type hitUnit struct {
 	root      *unit // in the executable
-	entries   *unit // with the functions: root, or the split unit of which it is the skeleton
+	entries   *unit // with the functions: root, or the split unit if root is a skeleton
 	functions []piece
-	lines     *lineTable // nil if there is none
-	err       error      // what could not be read
+	lines     *lineTable // nil if there are none
+	err       error      // of the first part that could not be read
 }
 
 func (h *hitUnit) bytes() int {
@@ -35,19 +35,18 @@ func (u *unit) bytes() int {
 	return n
 }
 
-// unitCache holds units within a budget of bytes. The one not used for the
-// longest time goes first.
+// unitCache holds units within a budget of bytes. It evicts the least recently used unit first.
 type unitCache struct {
 	budget, used int
 	byPlace      map[place]*list.Element
-	recent       *list.List // of *cached, the last used in front
+	recent       *list.List // of *cached, most recently used first
 }
 
 // place identifies a unit.
 type place struct {
 	file *file
 	at   uint64
-	hit  bool // a hitUnit, not only a unit that others refer to
+	hit  bool // a hitUnit, not only a unit that other units refer to
 }
 
 // cached is a unit in the cache.
@@ -55,7 +54,7 @@ type cached struct {
 	place
 	unit  *unit    // unless hit
 	whole *hitUnit // if hit
-	err   error    // why there is neither
+	err   error    // set if there is neither
 	bytes int
 }
 
@@ -72,7 +71,7 @@ func (c *unitCache) get(p place) *cached {
 	return e.Value.(*cached)
 }
 
-// put adds a unit and drops what exceeds the budget, but not what was just added.
+// put adds a unit and evicts units until the budget is met, but never the unit just added.
 func (c *unitCache) put(e *cached) {
 	c.byPlace[e.place] = c.recent.PushFront(e)
 	c.used += e.bytes
@@ -97,7 +96,7 @@ func (c *unitCache) clear() {
 	}
 }
 
-// unit returns a unit that an entry refers to.
+// unit returns a unit that is the target of a reference.
 func (c *unitCache) unit(f *file, at uint64, w *work) (*unit, error) {
 	p := place{file: f, at: at}
 	if e := c.get(p); e != nil {
@@ -105,7 +104,7 @@ func (c *unitCache) unit(f *file, at uint64, w *work) (*unit, error) {
 	}
 	u, err := readUnit(f, at, false, w)
 	if err != nil {
-		if !errors.Is(err, ErrTooMuchWork) { // it may be that of what came before
+		if !errors.Is(err, ErrTooMuchWork) { // earlier steps of the lookup may have used the work
 			c.put(&cached{place: p, err: err, bytes: unitSize})
 		}
 		return nil, err
@@ -114,8 +113,7 @@ func (c *unitCache) unit(f *file, at uint64, w *work) (*unit, error) {
 	return u, nil
 }
 
-// hit returns the unit at an offset of the executable's .debug_info, ready for
-// lookups.
+// hit returns the unit at an offset of the executable's .debug_info, ready for lookups.
 func (d *Data) hit(at uint64, w *work) (*hitUnit, error) {
 	p := place{file: d.main, at: at, hit: true}
 	if e := d.cache.get(p); e != nil {

@@ -30,7 +30,7 @@ func readSymbols(t testing.TB, file string) symbolNames {
 	return symbols
 }
 
-// names reports whether the symbol table has that name at or around an address.
+// names reports whether the symbol table has that name at or near an address.
 func (s symbolNames) names(addr uint64, name string) bool {
 	i := sort.Search(len(s), func(i int) bool { return s[i].Value > addr })
 	for i--; i >= 0 && addr-s[i].Value < 1<<20; i-- {
@@ -41,19 +41,18 @@ func (s symbolNames) names(addr uint64, name string) bool {
 	return false
 }
 
-// comparison counts how the frames of a file compare with addr2line's.
+// comparison counts the differences between the frames of a file and addr2line's.
 type comparison struct {
 	addresses, equal int
 	explained        map[string]int
 	unexplained      []string
 }
 
-// compare looks up addresses of a file and compares with what addr2line says of
-// twin: the same file, or one of the same code whose DWARF data addr2line can read.
+// compare looks up addresses of a file and compares the frames with addr2line's for twin. twin is
+// the same file, or a file with the same code whose DWARF data addr2line can read.
 //
-// The function that an address lies in, the last frame, is compared with what a
-// symbolizer makes of it: where the DWARF data has no linkage name, the name in the
-// symbol table counts, if there is one.
+// The function that contains an address, the last frame, is compared with a symbolizer's result: if
+// the DWARF data has no linkage name, the name in the symbol table is used, if there is one.
 func compare(t testing.TB, file, twin string, addrs []uint64) *comparison {
 	t.Helper()
 	want := addr2line(t, "addr2line", twin, addrs)
@@ -82,7 +81,7 @@ func compare(t testing.TB, file, twin string, addrs []uint64) *comparison {
 	return c
 }
 
-// check wants 99.9 % of the addresses to be equal or explained.
+// check requires that 99.9 % of the addresses are equal or explained.
 func (c *comparison) check(t testing.TB) {
 	t.Helper()
 	if len(c.unexplained)*1000 > c.addresses {
@@ -90,8 +89,8 @@ func (c *comparison) check(t testing.TB) {
 	}
 }
 
-// asSymbolized gives the last frame the symbol's name if addr2line does and
-// there is no linkage name.
+// asSymbolized sets the name of the last frame to the symbol's name if addr2line does so and there
+// is no linkage name.
 func asSymbolized(frames, want []Frame, addr uint64, symbols symbolNames) []Frame {
 	if len(frames) == 0 {
 		frames = []Frame{{}}
@@ -104,7 +103,7 @@ func asSymbolized(frames, want []Frame, addr uint64, symbols symbolNames) []Fram
 	return frames
 }
 
-// asPrinted is what addr2line prints of frames.
+// asPrinted returns the form in which addr2line prints frames.
 func asPrinted(frames []Frame) []Frame {
 	out := slices.Clone(frames)
 	for i := range out {
@@ -113,11 +112,11 @@ func asPrinted(frames []Frame) []Frame {
 	return out
 }
 
-// secondOpinions are what elfutils and LLVM say. The first knows only units that
-// have .debug_aranges, which clang and Go leave out.
+// secondOpinions are the tools of elfutils and LLVM. The first one finds only units with
+// .debug_aranges, which clang and Go leave out.
 var secondOpinions = []string{"eu-addr2line", "llvm-addr2line"}
 
-// explain gives each difference its cause, if one of the other tools agrees.
+// explain assigns a cause to each difference if one of the other tools agrees.
 func (c *comparison) explain(t testing.TB, file string, d *Data, odd []int, addrs []uint64, got, want [][]Frame) {
 	t.Helper()
 	if len(odd) == 0 {
@@ -157,7 +156,7 @@ func text(frames []Frame) string {
 	return strings.Join(parts, " < ")
 }
 
-// Causes of differences: what BFD of binutils 2.40 gets wrong.
+// Causes of differences: errors in BFD of binutils 2.40.
 const (
 	causeFile0   = "addr2line takes file 0 where the line program of DWARF 5 begins with file 1"
 	causeName    = "addr2line gives an inlined function the name of the symbol around it"
@@ -205,8 +204,8 @@ func samePlaces(a, b []Frame) bool {
 	})
 }
 
-// beginsWithFile1 reports whether the row of an address has file 1 of a DWARF 5
-// table, and file 0 is the other one.
+// beginsWithFile1 reports whether the row of an address has file 1 of a DWARF 5 table, and other is
+// file 0.
 func (d *Data) beginsWithFile1(addr uint64, other string) bool {
 	w := &work{left: MaxWork}
 	number, ok := d.unitNumber(addr)

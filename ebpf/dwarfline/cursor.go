@@ -5,8 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// cursor reads a section. The first read past the end sets err; from then on
-// all reads give zero.
+// cursor reads a section. The first read past the end sets err; all later reads return zero.
 type cursor struct {
 	section string
 	data    []byte
@@ -31,7 +30,7 @@ func (c *cursor) fail(problem string) {
 	c.at = uint64(len(c.data))
 }
 
-// limit makes the data end at offset end.
+// limit truncates the data at offset end.
 func (c *cursor) limit(end uint64) {
 	if end > uint64(len(c.data)) || end < c.at {
 		c.fail("the length points past the end of the section")
@@ -42,7 +41,7 @@ func (c *cursor) limit(end uint64) {
 
 func (c *cursor) more() bool { return c.err == nil && c.at < uint64(len(c.data)) }
 
-// take returns the next n bytes, nil if there are fewer.
+// take returns the next n bytes, or nil if there are fewer.
 func (c *cursor) take(n uint64) []byte {
 	if c.err != nil || n > uint64(len(c.data))-c.at {
 		c.fail("truncated")
@@ -96,7 +95,7 @@ func (c *cursor) fixed(size uint8) uint64 {
 	return 0
 }
 
-// maxLEB bounds the bytes of a LEB128 number: linkers pad them, to 10 bytes at most.
+// maxLEB bounds the bytes of a LEB128 number. Linkers pad these numbers, to 10 bytes at most.
 const (
 	maxLEB        = 16
 	maxLEBShift   = 7 * (maxLEB - 1)
@@ -149,11 +148,10 @@ func (c *cursor) skipLEB() {
 	}
 }
 
-// maxString bounds the bytes of a string among others; those of names with templates
-// take some 100 KiB.
+// maxString bounds the bytes of a string inside other data. Names with templates take some 100 KiB.
 const maxString = 1 << 20
 
-// cstring returns the bytes up to the next zero, which it skips.
+// cstring returns the bytes up to the next zero byte and skips that byte.
 func (c *cursor) cstring() []byte {
 	if c.err != nil {
 		return nil
@@ -169,8 +167,8 @@ func (c *cursor) cstring() []byte {
 	return b
 }
 
-// unitLength reads the length that begins a unit of any section, limits the
-// data to it and returns the size of offsets in it, 4 or 8.
+// unitLength reads the length at the start of a unit in any section, limits the data to it and
+// returns the size of offsets in the unit, 4 or 8.
 func (c *cursor) unitLength() (offsetSize uint8) {
 	length := c.fixed(4)
 	offsetSize = 4
@@ -188,10 +186,10 @@ func (c *cursor) unitLength() (offsetSize uint8) {
 	return offsetSize
 }
 
-// maxText bounds the bytes of a string; longer ones are cut.
+// maxText bounds the bytes of a string. Longer strings are cut.
 const maxText = 64 << 10
 
-// stringAt returns the string at an offset of a section of strings.
+// stringAt returns the string at an offset of a string section.
 func stringAt(section string, data []byte, at uint64) (string, error) {
 	if at >= uint64(len(data)) {
 		return "", &FormatError{section, at, "offset is past the end of the section"}

@@ -7,22 +7,21 @@ import (
 	"time"
 )
 
-// Frame is a function at an address.
+// Frame is a function at an address, or a call that was inlined there.
 type Frame struct {
-	Function string // its linkage name, which is mangled, or else its name; "" if no entry says
+	Function string // linkage name (mangled) if there is one, else name; "" if unknown
 	File     string // joined with its directories, not cleaned; "" if unknown
 	Line     int    // 0 if unknown
 
-	StartLine int // where Function is declared; 0 if unknown
+	StartLine int // line of the declaration of Function; 0 if unknown
 
-	// Linkage says that Function is what the linker calls it. It is false for
-	// functions of C++ that no other file can call: their symbol, if there is
-	// one, has the name in full.
+	// Linkage says that Function is the linker's name. It is false for C++ functions that no other
+	// file can call: their symbol, if there is one, has the full name.
 	Linkage bool
 }
 
-// Data answers for the addresses of one executable or library. Its methods may be
-// called concurrently; one at a time is at work.
+// Data looks up addresses of one executable or library. Its methods may be called concurrently, but
+// run one at a time.
 type Data struct {
 	opts Options
 
@@ -30,7 +29,7 @@ type Data struct {
 	main  *file
 	index *index // nil before the first lookup
 	cache *unitCache
-	err   error  // the first one that the index met
+	err   error  // the first error of the index
 	read  uint64 // bytes of units read since the pages were dropped
 
 	sup, pkg *other
@@ -40,7 +39,7 @@ type Data struct {
 	allowance allowance
 }
 
-// other is a file that is opened when it is needed.
+// other is another file, which get opens on first use.
 type other struct {
 	open func() (*Sections, error)
 	done bool
@@ -59,9 +58,9 @@ func (o *other) get() (*file, error) {
 	return o.file, o.err
 }
 
-// New returns the Data of a file with these sections, which it owns from then on.
-// Nothing is read yet. ErrNoInfo if there are no entries; the caller keeps the
-// sections then.
+// New returns the Data of a file with these sections. It takes ownership of the sections and does
+// not read them yet. The error is ErrNoInfo if there are no entries; then the caller keeps the
+// sections.
 func New(s *Sections, opts Options) (*Data, error) {
 	if len(s.Info) == 0 || len(s.Abbrev) == 0 {
 		return nil, ErrNoInfo
@@ -92,16 +91,14 @@ func (d *Data) Close() {
 	}
 }
 
-// Empty reports whether a lookup has shown that no unit covers any address, or none that
-// could be read.
+// Empty reports whether a lookup found no unit with addresses that could be read.
 func (d *Data) Empty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.index != nil && len(d.index.ranges) == 0 && len(d.index.unranged) == 0
 }
 
-// Bytes returns the memory held besides the sections: the index and the units
-// that were hit.
+// Bytes returns the size of the index and of the cached units. It does not include the sections.
 func (d *Data) Bytes() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,12 +114,11 @@ func (d *Data) Bytes() int {
 	return n
 }
 
-// Frames returns the function at an ELF virtual address and those that it was
-// inlined into: the innermost first, with the file and line of the address, then
-// the callers with those of the calls. None if no unit covers the address.
+// Frames returns the function at an ELF virtual address and the functions into which it was
+// inlined. The innermost function comes first, with the file and line of the address; each caller
+// follows with the file and line of the call. There are no frames if no unit covers the address.
 //
-// An error says what is damaged or missing; the frames hold what could be read
-// in spite of it.
+// An error describes damaged or missing data; the frames hold the data that could be read.
 func (d *Data) Frames(addr uint64) (frames []Frame, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,16 +146,16 @@ func (d *Data) Frames(addr uint64) (frames []Frame, err error) {
 	return frames, firstError(tooMuch, err)
 }
 
-// pagesOfFrame is what is mapped for the names and ranges of a frame: the kernel maps
-// 64 KiB around each place that is read.
+// pagesOfFrame is the number of bytes that the kernel maps for the names and ranges of a frame: 64
+// KiB around each read.
 const pagesOfFrame = 128 << 10
 
-// maxResident is how much of mapped sections is read before their pages are
-// given back.
+// maxResident is the number of bytes of mapped sections that may be read before their pages are
+// dropped.
 const maxResident = 32 << 20
 
-// Trim gives back the memory that is only needed while names are asked for: what was
-// read of mapped sections. It is read again when it is wanted.
+// Trim drops the pages of the mapped sections that were read for names. Later lookups read them
+// again.
 func (d *Data) Trim() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,8 +179,8 @@ func (d *Data) dropAll() {
 	}
 }
 
-// recoverFault makes an error of the fault that reading a mapped file gives
-// where it was truncated. Other panics go on.
+// recoverFault turns the fault of a read past the end of a truncated mapped file into an error.
+// Other panics continue.
 func recoverFault(err *error) {
 	p := recover()
 	if p == nil {
@@ -200,11 +196,10 @@ func recoverFault(err *error) {
 	panic(p)
 }
 
-// unitNumber returns the number of the unit that covers an address. What it reads for
-// that is read once.
+// unitNumber returns the number of the unit that covers an address. The first calls read the index.
 func (d *Data) unitNumber(addr uint64) (number uint32, ok bool) {
 	if d.index == nil {
-		d.index = &index{} // should the reading of it fault
+		d.index = &index{} // in case that reading the index faults
 		tooMuch := d.allowance.work(time.Now(), func(w *work) { d.index, d.err = newIndex(d.main, w) })
 		d.err = firstError(d.err, tooMuch)
 		d.read = maxResident
@@ -221,7 +216,7 @@ func (d *Data) unitNumber(addr uint64) (number uint32, ok bool) {
 	return number, ok
 }
 
-// framesIn returns what a unit says of an address.
+// framesIn returns the frames of a unit at an address.
 func (d *Data) framesIn(h *hitUnit, addr uint64, w *work) ([]Frame, error) {
 	var at Frame
 	first := h.err
@@ -259,7 +254,7 @@ func (d *Data) framesIn(h *hitUnit, addr uint64, w *work) ([]Frame, error) {
 	return frames, first
 }
 
-// callSite returns where an inlined function was called.
+// callSite returns the file and line of the call of an inlined function.
 func (d *Data) callSite(h *hitUnit, e *entry) (Frame, error) {
 	var at Frame
 	var err error
@@ -272,7 +267,7 @@ func (d *Data) callSite(h *hitUnit, e *entry) (Frame, error) {
 	return at, err
 }
 
-// lineNumber returns a line of the file's, 0 if no file has as many.
+// lineNumber converts a line number, and returns 0 if it is larger than any file's.
 func lineNumber(n uint64) int {
 	if n > 1<<31-1 {
 		return 0

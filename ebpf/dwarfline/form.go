@@ -53,14 +53,14 @@ const (
 	formGNUStrpAlt   form = 0x1f21
 )
 
-// encoding is what the size of a form depends on, besides the form.
+// encoding holds the properties of a unit that determine the sizes of forms.
 type encoding struct {
 	version     uint8
 	addressSize uint8
 	offsetSize  uint8
 }
 
-// fixedSize returns the bytes of a form that always has as many.
+// fixedSize returns the number of bytes of a form with a fixed size.
 func (e encoding) fixedSize(f form) (size uint8, ok bool) {
 	switch f {
 	case formFlagPresent, formImplicit:
@@ -121,20 +121,20 @@ func (e encoding) skip(c *cursor, f form) {
 	}
 }
 
-// value is an attribute: a number, address, offset or index, as its form says.
+// value is an attribute's value: a number, address, offset or index, depending on its form.
 type value struct {
 	form form
-	n    uint64 // of a formString: the offset of the text in its section
+	n    uint64 // offset of the text in its section if form is formString
 }
 
-// read reads a value that is no block; a block gives 0.
+// read reads a value that is not a block. For a block it returns 0.
 func (e encoding) read(c *cursor, f form) value {
 	if f == formIndirect {
 		f = form(c.uleb())
 	}
 	size, fixed := e.fixedSize(f)
 	switch {
-	case f == formImplicit || f == formData16: // the first is in the abbreviation
+	case f == formImplicit || f == formData16: // the value of formImplicit is in the abbreviation
 		c.skip(uint64(size))
 	case f == formFlagPresent:
 		return value{f, 1}

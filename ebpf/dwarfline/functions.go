@@ -10,7 +10,7 @@ import (
 type piece struct {
 	low, high uint64
 	entry     uint64 // offset of the function's entry in .debug_info
-	highest   uint64 // the largest high up to here, set by sortPieces
+	highest   uint64 // largest high of the pieces up to this one, set by sortPieces
 }
 
 const pieceSize = 32
@@ -18,8 +18,7 @@ const pieceSize = 32
 // maxPieces bounds the memory of one unit's functions.
 const maxPieces = 2 << 20
 
-// functions walks all entries of a unit once and returns where its functions
-// lie, sorted.
+// functions reads all entries of a unit once and returns the pieces of its functions, sorted.
 func (u *unit) functions(w *work) ([]piece, error) {
 	var pieces []piece
 	var d entry
@@ -51,8 +50,8 @@ func sortPieces(pieces []piece) []piece {
 	return slices.Clip(pieces)
 }
 
-// functionAt returns the entry of the function at an address: that with the
-// smallest piece there, the last one if there are several.
+// functionAt returns the entry of the function at an address. If several pieces cover the address,
+// the smallest wins, and among equally small pieces the last entry.
 func functionAt(pieces []piece, addr uint64, w *work) (entryAt uint64, ok bool, err error) {
 	i, _ := slices.BinarySearchFunc(pieces, addr, func(p piece, addr uint64) int {
 		if p.low <= addr {
@@ -71,25 +70,25 @@ func functionAt(pieces []piece, addr uint64, w *work) (entryAt uint64, ok bool, 
 	return entryAt, ok, w.spend(from - i)
 }
 
-// call is the entry of a function, or of one that was inlined below it.
+// call is the entry of a function or of a call inlined into it.
 type call struct {
-	parent int32  // index of the call it is inlined into; -1: none
-	depth  int32  // of the entry, below the function's
+	parent int32  // index of the call into which it is inlined; -1 if none
+	depth  int32  // depth of the entry below the function's entry
 	entry  uint64 // offset in .debug_info
 }
 
-// Limits on the inlined calls of one function, and on those that surround an address.
+// Limits on the inlined calls of one function, and on the frames of one address.
 const (
 	maxCalls  = 1 << 20
 	maxFrames = 512
 )
 
-// callsAt walks the entries below a function's and returns the offsets of those
-// at an address: the innermost inlined call first and the function itself last.
+// callsAt reads the entries below a function's entry and returns the offsets of the calls at an
+// address: the innermost inlined call first and the function itself last.
 //
-// The innermost is the one with the smallest contiguous range around the
-// address, as BFD decides. Its callers are those around its entry, even where a
-// compiler has left the address out of their ranges.
+// The innermost call is the one with the smallest contiguous range around the address, as in BFD.
+// Its callers are the calls around its entry, even if a compiler left the address out of their
+// ranges.
 func (u *unit) callsAt(function, addr uint64, w *work) ([]uint64, error) {
 	c := u.cursor(function)
 	var d entry
@@ -99,7 +98,7 @@ func (u *unit) callsAt(function, addr uint64, w *work) ([]uint64, error) {
 	}
 	t := callTree{calls: []call{{parent: -1, entry: function}}, bestSize: 1<<64 - 1}
 	depth := int32(1)
-	nested := int32(0) // the depth of a function inside this one while below it
+	nested := int32(0) // depth of a nested function while its entries are read
 	var err error
 	for depth > 0 && c.more() && err == nil {
 		steps := u.abbrevs.readEntry(&c, u.encoding, &d)
@@ -126,8 +125,8 @@ func (u *unit) callsAt(function, addr uint64, w *work) ([]uint64, error) {
 	return t.chain(), firstError(c.err, err)
 }
 
-// smallestRange returns the size of an entry's smallest range around an
-// address, 0 if there is none.
+// smallestRange returns the size of an entry's smallest range around an address, 0 if there is
+// none.
 func (u *unit) smallestRange(d *entry, addr uint64) (size uint64, steps int, err error) {
 	steps, err = u.eachRange(d, func(r addressRange) {
 		if n := r.high - r.low; addr >= r.low && addr < r.high && (size == 0 || n < size) {
@@ -137,12 +136,12 @@ func (u *unit) smallestRange(d *entry, addr uint64) (size uint64, steps int, err
 	return size, steps, err
 }
 
-// callTree is the inlined calls of a function as far as they were read.
+// callTree holds the inlined calls of a function that were read so far.
 type callTree struct {
 	calls    []call // the function itself first
-	inside   int32  // the call that the next entry is below
-	best     int32  // the innermost one around the address
-	bestSize uint64 // of its range
+	inside   int32  // the call that contains the next entry
+	best     int32  // the innermost call around the address
+	bestSize uint64 // size of its range
 }
 
 func (t *callTree) add(d *entry, depth int32, size uint64) error {
@@ -163,7 +162,7 @@ func (t *callTree) add(d *entry, depth int32, size uint64) error {
 	return nil
 }
 
-// leave notes that the children of the entries at a depth have ended.
+// leave ends the children of the entries at a depth.
 func (t *callTree) leave(depth int32) {
 	for t.inside > 0 && t.calls[t.inside].depth >= depth {
 		t.inside = t.calls[t.inside].parent

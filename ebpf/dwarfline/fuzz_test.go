@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// FuzzFrames looks up addresses in sections of any content. The corpus has those
-// of small programs of gcc and clang in DWARF 2 to 5.
+// FuzzFrames looks up addresses in sections of any content. The corpus contains sections of small
+// programs of gcc and clang in DWARF 2 to 5.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("\x0c\x00\x00\x00\x04\x00\x00\x00\x00\x00\x08\x01\x00\x00\x00\x00"), []byte(circleAbbrevs), []byte{},
 		[]byte{}, []byte{}, uint64(0x1010))

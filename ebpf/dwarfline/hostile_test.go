@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A section of zeros, which a sparse file may have without end, is units of no bytes.
+// A section of zeros, which a sparse file may have in any size, consists of empty units.
 func TestEmptyUnits(t *testing.T) {
 	f := &file{Sections: &Sections{Order: binary.LittleEndian, Info: make([]byte, 8*maxUnits)}}
 	if err := indexUnits(f, &work{left: MaxWork}); !errors.Is(err, ErrTooMuchWork) {
@@ -17,7 +17,7 @@ func TestEmptyUnits(t *testing.T) {
 	}
 }
 
-// Directories take four bytes each, however short their names.
+// Directories take four bytes each, even if their names are short.
 func TestDirectoriesWithoutEnd(t *testing.T) {
 	names := bytes.Repeat([]byte("a\x00"), 16*maxFiles)
 	table := &lineTable{}
@@ -44,7 +44,7 @@ func TestAttributesWithoutEnd(t *testing.T) {
 	}
 }
 
-// Lists of any length, numbers and strings without end: what is read of them is bounded.
+// Reads of lists of any length, and of unterminated numbers and strings, are bounded.
 func TestWithoutEnd(t *testing.T) {
 	u := &unit{header: header{encoding: encoding{version: 4, addressSize: 8, offsetSize: 4}}}
 	u.file = &file{Sections: &Sections{Order: binary.LittleEndian,
@@ -74,8 +74,7 @@ func TestWithoutEnd(t *testing.T) {
 	}
 }
 
-// Work is counted where each piece is short: sequences of lines, address ranges, slots of
-// a package's index.
+// Short pieces count as work: sequences of lines, address ranges, slots of a package's index.
 func TestShortPiecesCount(t *testing.T) {
 	const pieces = 1000
 	table := &lineTable{unit: &unit{file: &file{Sections: &Sections{Order: binary.LittleEndian}}}, lineRange: 1,
@@ -113,7 +112,7 @@ func TestShortPiecesCount(t *testing.T) {
 	}
 }
 
-// A unit that cannot be read costs its reading once, not for each address.
+// An unreadable unit is read only once, not for each address.
 func TestErrorsAreRemembered(t *testing.T) {
 	t.Parallel()
 	root := "\x01\x11\x01\x11\x01\x12\x06\x00\x00"
@@ -136,7 +135,7 @@ func TestErrorsAreRemembered(t *testing.T) {
 	}
 }
 
-// All lookups in a file together have a bound, which grows with time.
+// All lookups in a file share a limit, which grows with time.
 func TestWorkOfFile(t *testing.T) {
 	start := time.Unix(1000, 0)
 	a := allowance{left: MaxFileWork, at: start}

@@ -12,28 +12,27 @@ const (
 	maxRanges = 4 << 20
 )
 
-// dropEvery is after how many units the pages read for the index are given back:
-// some 64 KiB each, for the kernel maps more than the one that is asked for.
+// dropEvery is the number of units after which the index drops the pages that it read: some 64 KiB
+// for each unit, because the kernel maps more than the page read.
 const dropEvery = 256
 
-// padding is the most bytes between two ranges of a unit that the index takes
-// for one range.
+// padding is the maximum gap in bytes between two ranges of a unit that the index merges.
 const padding = 64
 
-// index says which unit covers an address.
+// index maps addresses to units.
 type index struct {
-	ranges   []unitRange // disjoint, by address
-	partial  []uint32    // while it is made: units that may have more ranges than their root states
+	ranges   []unitRange // disjoint, sorted by address
+	partial  []uint32    // used while building: units that may have more ranges than their root states
 	unranged []uint32    // units that do not state their ranges
 }
 
-// unitRange is addresses of the unit with that number in file.units.
+// unitRange is an address range of a unit; unit is its index in file.units.
 type unitRange struct {
 	low, high uint64
 	unit      uint32
 }
 
-// indexUnits finds all units of a file.
+// indexUnits finds all units of a file and sets f.units.
 func indexUnits(f *file, w *work) error {
 	f.units = []uint64{}
 	padding := 0
@@ -46,7 +45,7 @@ func indexUnits(f *file, w *work) error {
 		if len(f.units) == maxUnits {
 			return fmt.Errorf("%w: more than %d units", ErrTooMuchWork, maxUnits)
 		}
-		if uint64(len(c.data)) > c.at { // no padding
+		if uint64(len(c.data)) > c.at { // not padding
 			f.units = append(f.units, at)
 		} else if padding++; padding > maxUnits { // a sparse file
 			return fmt.Errorf("%w: more than %d empty units", ErrTooMuchWork, maxUnits)
@@ -56,7 +55,7 @@ func indexUnits(f *file, w *work) error {
 	return nil
 }
 
-// unitOf returns the number of the unit that an offset of .debug_info lies in.
+// unitOf returns the index of the unit that contains an offset of .debug_info.
 func (f *file) unitOf(at uint64) (int, bool) {
 	i, found := slices.BinarySearch(f.units, at)
 	if !found {
@@ -65,8 +64,8 @@ func (f *file) unitOf(at uint64) (int, bool) {
 	return i, i >= 0
 }
 
-// newIndex reads the roots of all units of a file. What is damaged is left out,
-// and the first error returned.
+// newIndex reads the root entries of all units of a file. It leaves out damaged units, and returns
+// the first error.
 func newIndex(f *file, w *work) (*index, error) {
 	first := indexUnits(f, w)
 	x := &index{}
@@ -92,8 +91,8 @@ func newIndex(f *file, w *work) (*index, error) {
 	return x, first
 }
 
-// addAranges adds what .debug_aranges has of units that do not state their
-// ranges, or of which DWARF 2 could state only one.
+// addAranges adds the ranges of .debug_aranges for units that do not state their ranges, and for
+// DWARF 2 units, which can state only one.
 func (x *index) addAranges(f *file, w *work) error {
 	if len(x.partial) == 0 {
 		return nil
@@ -111,7 +110,7 @@ func (x *index) addAranges(f *file, w *work) error {
 	return err
 }
 
-// addUnit adds the ranges that a unit's root states.
+// addUnit adds the ranges that a unit's root entry states.
 func (x *index) addUnit(number uint32, u *unit, w *work) error {
 	before := len(x.ranges)
 	steps, err := u.eachRange(&u.root, func(r addressRange) { x.add(r, number) })
@@ -140,8 +139,8 @@ func (x *index) add(r addressRange, number uint32) {
 	x.ranges = append(x.ranges, unitRange{r.low, r.high, number})
 }
 
-// sort makes the ranges disjoint. Where they overlap the one that begins last
-// counts, and among those that begin together the shortest.
+// sort makes the ranges disjoint. Where ranges overlap, the range with the highest start wins, and
+// among ranges with the same start the shortest.
 func (x *index) sort() {
 	slices.SortFunc(x.ranges, func(a, b unitRange) int {
 		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(b.high, a.high), cmp.Compare(a.unit, b.unit))
@@ -155,7 +154,7 @@ func (x *index) sort() {
 			out = append(out, unitRange{low, high, unit})
 		}
 	}
-	at := uint64(0) // up to here everything is laid out
+	at := uint64(0) // the ranges up to this address are in out
 	closeUntil := func(addr uint64) {
 		for len(open) > 0 && at < addr {
 			top := open[len(open)-1]
@@ -198,8 +197,8 @@ const unitRangeSize = 24
 
 func (x *index) bytes() int { return cap(x.ranges)*unitRangeSize + cap(x.unranged)*4 }
 
-// addFunctions adds the functions of the units that do not state their ranges, as
-// old compilers made them.
+// addFunctions adds the functions of the units that do not state their ranges. Old compilers made
+// such units.
 func (x *index) addFunctions(f *file, w *work) error {
 	var first error
 	units := x.unranged

@@ -5,10 +5,10 @@ import (
 	"path"
 )
 
-// lineTable is the header of a unit's line program and where its sequences are
-// (DWARF 5 section 6.2).
+// lineTable holds the header of a unit's line program and the sequences of the program (DWARF 5
+// section 6.2).
 type lineTable struct {
-	unit *unit  // whose forms, strings and directory the table uses
+	unit *unit  // the table uses its forms, strings and directory
 	data []byte // .debug_line up to the end of the table
 	encoding
 	program uint64 // offset of the first opcode
@@ -18,20 +18,20 @@ type lineTable struct {
 	lineBase       int8
 	lineRange      uint8
 	opcodeBase     uint8
-	opcodeLengths  []uint8 // of opcode i at i-1
+	opcodeLengths  []uint8 // length of opcode i at index i-1
 
 	dirFormat, fileFormat []entryFormat
-	dirs, files           []uint32 // offsets in data of the entries
+	dirs, files           []uint32 // offsets of the entries in data
 	sequences             []sequence
 }
 
-// entryFormat is a part of a directory's or file's entry (section 6.2.4.1).
+// entryFormat is the format of one part of a directory or file entry (section 6.2.4.1).
 type entryFormat struct {
 	content uint64
 	form    form
 }
 
-// Contents of an entry.
+// Content types of a part of an entry.
 const (
 	contentPath      = 1
 	contentDirectory = 2
@@ -40,8 +40,8 @@ const (
 // maxFiles bounds the entries of one table.
 const maxFiles = 1 << 20
 
-// oldFormat is how files are stored before version 5: name, directory,
-// modification time, size. Directories are names.
+// oldFormat is the format of files before version 5: name, directory, modification time, size. A
+// directory has only a name.
 var oldFormat = []entryFormat{{contentPath, formString}, {contentDirectory, formUdata}, {0, formUdata}, {0, formUdata}}
 
 // readLineTable reads the table at an offset of the .debug_line of u's file.
@@ -87,7 +87,7 @@ func readLineTable(u *unit, at uint64) (*lineTable, error) {
 	return t, c.err
 }
 
-// readOldEntries notes where directories and files stand, before version 5.
+// readOldEntries finds the directory and file entries of versions before 5.
 func (t *lineTable) readOldEntries(c *cursor) {
 	t.dirFormat, t.fileFormat = oldFormat[:1], oldFormat
 	for c.more() && len(t.dirs) <= maxFiles {
@@ -173,12 +173,11 @@ func (t *lineTable) text(v value, sup func() (*file, error)) (string, error) {
 	return t.unit.text(v, sup)
 }
 
-// fileName returns the path of the file with that number, "" if there is none.
-// It is joined of the compilation directory, the file's directory and its name, and
-// not cleaned, as BFD does.
+// fileName returns the path of the file with that number, "" if there is none. The path consists of
+// the compilation directory, the file's directory and its name. It is not cleaned, as in BFD.
 func (t *lineTable) fileName(number uint64, sup func() (*file, error)) (string, error) {
 	index, dirBase := number, uint64(0)
-	if t.version < 5 { // numbers begin with 1, and directory 0 is the compilation's
+	if t.version < 5 { // numbers start with 1, and directory 0 is the compilation directory
 		index, dirBase = number-1, 1
 	}
 	if index >= uint64(len(t.files)) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// sequence is a contiguous part of a line program's addresses. It ends with
-// DW_LNE_end_sequence, so that the program can be run from its start.
+// sequence is a contiguous address range of a line program. The program can run from the start of
+// any sequence, because the end of a sequence, DW_LNE_end_sequence, resets its state.
 type sequence struct {
 	low, high uint64
 	start     uint32 // offset of its first opcode
@@ -31,7 +31,7 @@ const (
 	lneDefineFile     = 3
 )
 
-// row is a row of the table that the program makes.
+// row is a row of the line table that the program produces.
 type row struct {
 	addr uint64
 	op   uint64 // number of the operation in the instruction, for VLIW
@@ -39,9 +39,9 @@ type row struct {
 	line uint64
 }
 
-// run executes the program from an opcode on to the end of the sequence and
-// calls use for each row, that which ends it not counted. It returns the address
-// at the end, and where the next sequence starts.
+// run executes the program from an opcode on to the end of the sequence and calls use for each row,
+// except the end row. It returns the address at the end of the sequence and the start of the next
+// sequence.
 func (t *lineTable) run(start uint64, w *work, define func(at uint64), use func(*row)) (end, next uint64, err error) {
 	steps := 0
 	defer func() { err = firstError(err, w.spend(steps%stepsAtOnce)) }()
@@ -76,7 +76,7 @@ func (t *lineTable) run(start uint64, w *work, define func(at uint64), use func(
 		case op == lnsFixedAdvancePC:
 			r.addr += c.fixed(2)
 			r.op = 0
-		default: // of no consequence here, or not known: skip the operands
+		default: // not needed, or unknown: skip the operands
 			for range t.opcodeLengths[op-1] {
 				c.skipLEB()
 			}
@@ -88,7 +88,7 @@ func (t *lineTable) run(start uint64, w *work, define func(at uint64), use func(
 	return r.addr, c.at, c.err
 }
 
-// advance moves the address by that many operations (section 6.2.5.1).
+// advance moves the address by a number of operations (section 6.2.5.1).
 func (t *lineTable) advance(r *row, operations uint64) {
 	if t.maxOperations == 1 {
 		r.addr += uint64(t.minInstruction) * operations
@@ -129,8 +129,8 @@ func (t *lineTable) extended(c *cursor, r *row, define func(at uint64)) (ends bo
 	return ends
 }
 
-// findSequences runs the whole program once and notes its sequences. Those that
-// overlap are cut or left out as BFD does.
+// findSequences runs the whole program once and collects its sequences. It cuts or drops
+// overlapping sequences, as BFD does.
 func (t *lineTable) findSequences(w *work) error {
 	var first error
 	define := func(at uint64) {
@@ -179,8 +179,8 @@ func (t *lineTable) sortSequences() {
 	t.sequences = slices.Clip(kept)
 }
 
-// rowAt returns the row that covers an address: the last one of those with the
-// highest address that is not above it.
+// rowAt returns the row that covers an address: among the rows up to the address, the last one with
+// the highest address.
 func (t *lineTable) rowAt(addr uint64, w *work) (found row, ok bool, err error) {
 	i, exact := slices.BinarySearchFunc(t.sequences, addr,
 		func(s sequence, addr uint64) int { return cmp.Compare(s.low, addr) })

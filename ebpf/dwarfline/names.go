@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// maxReferences bounds a chain of entries that refer to each other, which in
-// damaged data may be a circle.
+// maxReferences bounds a chain of references between entries. In damaged data it may be a circle.
 const maxReferences = 32
 
-// errNoSupplementary says that entries are in a file that was not found.
+// errNoSupplementary says that entries are in a supplementary file that was not found.
 var errNoSupplementary = errors.New("the supplementary DWARF file is missing")
 
-// supplementary returns the file that dwz moved common entries to.
+// supplementary returns the file into which dwz moved common entries.
 func (d *Data) supplementary() (*file, error) {
 	f, err := d.sup.get()
 	if f == nil {
@@ -24,9 +23,9 @@ func (d *Data) supplementary() (*file, error) {
 	return f, nil
 }
 
-// describe sets in a frame what the entry of a function says, or those that it refers to
-// as its abstract origin or specification: the linkage name, or else the name nearest in
-// that chain; and the line nearest in it.
+// describe sets the function's names and line in a frame. It follows the chain of abstract origins
+// and specifications from the entry e. It takes the first linkage name or else the first name in
+// the chain, and the first line.
 func (d *Data) describe(f *Frame, u *unit, e *entry, w *work) error {
 	f.Function, f.Linkage, f.StartLine = "", false, 0
 	whole := false // Function is the linkage name
@@ -69,7 +68,7 @@ func (d *Data) describe(f *Frame, u *unit, e *entry, w *work) error {
 	return &FormatError{".debug_info", e.at, "entries refer to each other in a circle"}
 }
 
-// follow returns the unit and offset of the entry that a reference means.
+// follow returns the unit and offset of the entry that a reference refers to.
 func (d *Data) follow(u *unit, ref value, w *work) (*unit, uint64, error) {
 	f, at := u.file, ref.n
 	switch ref.form {

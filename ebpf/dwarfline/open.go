@@ -9,26 +9,26 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// OpenOptions say where the file is and how to reach others.
+// OpenOptions describe the file and access to other files.
 type OpenOptions struct {
-	// Paths of the executable and of its debug file: .dwo and .dwp files and a
-	// supplementary file are looked for next to them.
+	// Paths of the executable and of its debug file. The .dwo and .dwp files and the supplementary
+	// file are searched next to them.
 	Paths []string
-	// OpenFile opens a file that the data names. nil: there are no other files.
+	// OpenFile opens a file that the data names. If nil, there are no other files.
 	OpenFile   func(path string) (*elffile.File, error)
 	DebugDirs  []string       // directories of debug files, "/usr/lib/debug"
-	Spill      *elffile.Spill // for compressed sections; nil: one of its own
+	Spill      *elffile.Spill // for compressed sections; a new one if nil
 	CacheBytes int            // see Options
 }
 
-// sectionPlace is where a section of a file goes.
+// sectionPlace is the destination of a section.
 type sectionPlace struct {
 	name string
 	data *[]byte
 }
 
-// sectionsOf lists where the sections of a file go. Without units in the first the others
-// say nothing.
+// sectionsOf lists the sections and their destinations. .debug_info comes first, because the other
+// sections are useless without units in it.
 func sectionsOf(s *Sections) []sectionPlace {
 	return []sectionPlace{
 		{".debug_info", &s.Info}, {".debug_abbrev", &s.Abbrev}, {".debug_line", &s.Line},
@@ -39,20 +39,20 @@ func sectionsOf(s *Sections) []sectionPlace {
 	}
 }
 
-// checkUnits returns the error of .debug_info if no unit can be found in it.
+// checkUnits returns the error of .debug_info if it has no units.
 func (s *Sections) checkUnits() (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer recoverFault(&err)
 	f := &file{Sections: s}
 	if err = indexUnits(f, &work{left: MaxWork}); len(f.units) > 0 {
-		return nil // the rest is left out
+		return nil // the damaged rest is ignored
 	}
 	return firstError(err, ErrNoInfo)
 }
 
-// MapSections maps the DWARF sections of a file; suffix is ".dwo" for those of a
-// .dwo or .dwp file. The file may be closed before them. If .debug_info has no units, as
-// zeros have none, the error says so, and the other sections are not decompressed.
+// MapSections maps the DWARF sections of a file. suffix is ".dwo" for the sections of a .dwo or
+// .dwp file. The file may be closed before the sections. If .debug_info has no units (for example
+// if it is all zeros), MapSections returns an error and does not decompress the other sections.
 func MapSections(f *elffile.File, suffix string, spill *elffile.Spill) (*Sections, error) {
 	s := &Sections{Order: f.ByteOrder()}
 	var maps []*elffile.Mapped
@@ -91,8 +91,8 @@ func MapSections(f *elffile.File, suffix string, spill *elffile.Spill) (*Section
 	return s, nil
 }
 
-// Open returns the Data of an executable or of its debug file, which may be
-// closed at once. ErrNoInfo if it has no entries.
+// Open returns the Data of an executable or of its debug file. The file may be closed immediately
+// afterwards. The error is ErrNoInfo if the file has no entries.
 func Open(f *elffile.File, o OpenOptions) (*Data, error) {
 	if !f.HasSection(".debug_info") && !f.HasSection(".zdebug_info") {
 		return nil, ErrNoInfo
@@ -119,8 +119,8 @@ func Open(f *elffile.File, o OpenOptions) (*Data, error) {
 	return d, err
 }
 
-// supplementary opens the file that dwz moved common entries to. It must have
-// the build ID that the link says.
+// supplementary opens the file into which dwz moved common entries. Its build ID must match the
+// link.
 func (o *OpenOptions) supplementary(name, id string) (*Sections, error) {
 	candidates := o.nextTo(name)
 	if len(id) > 2 {
@@ -143,7 +143,7 @@ func (o *OpenOptions) supplementary(name, id string) (*Sections, error) {
 	return nil, fmt.Errorf("%s, build ID %s: %w", name, id, errNoSupplementary)
 }
 
-// nextTo returns a path as it is, or relative to the folders of the executable
+// nextTo returns an absolute path unchanged, and a relative path in the folders of the executable
 // and of its debug file.
 func (o *OpenOptions) nextTo(name string) []string {
 	if path.IsAbs(name) {
@@ -168,8 +168,8 @@ func (o *OpenOptions) dwp() (*Sections, error) {
 	return nil, nil
 }
 
-// dwo opens the file of a split unit: where the compiler wrote it, or next to the
-// executable.
+// dwo opens the file of a split unit. It tries the path that the compiler wrote, and then the
+// folders of the executable and of its debug file.
 func (o *OpenOptions) dwo(u SplitUnit) (*Sections, error) {
 	candidates := []string{u.Name}
 	if !path.IsAbs(u.Name) {

@@ -15,8 +15,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// addr2line asks a tool with the options of addr2line for the frames at
-// addresses.
+// addr2line asks a tool with addr2line's options for the frames at addresses.
 func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]Frame {
 	t.Helper()
 	need.Tools(t, tool)
@@ -37,8 +36,7 @@ func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]Frame {
 	return answers
 }
 
-// placePattern matches file:line as addr2line prints it, or file:line:column as
-// elfutils' does.
+// placePattern matches addr2line's file:line, or elfutils' file:line:column.
 var placePattern = regexp.MustCompile(`^(.*?):(\d+|\?)(:\d+)?( \(discriminator.*)?$`)
 
 // parseAddr2line decodes lines: the address, then function and place of each
@@ -52,7 +50,7 @@ func parseAddr2line(t testing.TB, out string) (answers [][]Frame) {
 			answers = append(answers, nil)
 			continue
 		}
-		function, _, _ := strings.Cut(s.Text(), " inlined at ") // as elfutils writes
+		function, _, _ := strings.Cut(s.Text(), " inlined at ") // elfutils' format
 		if !s.Scan() || len(answers) == 0 {
 			t.Fatalf("cannot understand what addr2line prints:\n%.1000s", out)
 		}
@@ -67,7 +65,7 @@ func parseAddr2line(t testing.TB, out string) (answers [][]Frame) {
 	return answers
 }
 
-// known returns "" for what addr2line prints where it knows nothing.
+// known returns "" for the text that addr2line prints for unknown values.
 func known(s string) string {
 	if s == "??" {
 		return ""

@@ -8,9 +8,8 @@ type addressRange struct{ low, high uint64 }
 // maxRangeList bounds the entries of one list.
 const maxRangeList = maxRanges
 
-// eachRange calls use for the address ranges of an entry that are not empty:
-// those of DW_AT_ranges, or that of DW_AT_low_pc and DW_AT_high_pc. It returns the
-// number of steps taken.
+// eachRange calls use for the non-empty address ranges of an entry, from DW_AT_ranges, or from
+// DW_AT_low_pc and DW_AT_high_pc. It returns the number of steps.
 func (u *unit) eachRange(d *entry, use func(addressRange)) (steps int, err error) {
 	if v, ok := d.get(fieldRanges); ok {
 		return u.rangeList(v, use)
@@ -38,18 +37,18 @@ func (u *unit) eachRange(d *entry, use func(addressRange)) (steps int, err error
 	return 1, err
 }
 
-// real reports whether a range has addresses. Linkers give the code that they left
-// out address 0 or one of the highest.
+// real reports whether a range is not empty and was not removed. Linkers give removed code address
+// 0 or one of the highest addresses.
 func (u *unit) real(r addressRange) bool {
 	highest := uint64(1)<<(8*u.addressSize-1)<<1 - 1
 	return r.low < r.high && r.low != 0 && r.low < highest-1
 }
 
-// rangeList reads the list that a DW_AT_ranges names.
+// rangeList reads the list that a DW_AT_ranges attribute refers to.
 func (u *unit) rangeList(v value, use func(addressRange)) (steps int, err error) {
 	if u.version < 5 {
 		at := v.n
-		if u.skeleton != nil { // relative to what the skeleton says
+		if u.skeleton != nil { // relative to the base in the skeleton
 			base, _ := u.skeleton.root.get(fieldRangesBase)
 			at += base.n
 		}

@@ -27,8 +27,8 @@ func sectionsFrom(t testing.TB, file string) *Sections {
 	return s
 }
 
-// TestDamaged wants neither panic nor hang of data in which any one byte is
-// wrong or that ends anywhere.
+// TestDamaged requires that data with any wrong byte, or truncated at any byte, causes neither a
+// panic nor a hang.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	program := built(t, "plain.c", "gcc", "-O2", "-g")
@@ -78,11 +78,11 @@ func assembled(abbrev string, entries ...byte) *Sections {
 	return &Sections{Order: binary.LittleEndian, Info: info, Abbrev: []byte(abbrev)}
 }
 
-// Abbreviations: 1 a unit with low_pc and high_pc, 2 a function with these and an
+// Abbreviations: 1 is a unit with low_pc and high_pc, 2 a function with low_pc, high_pc and an
 // abstract origin.
 const circleAbbrevs = "\x01\x11\x01\x11\x01\x12\x06\x00\x00" + "\x02\x2e\x01\x11\x01\x12\x06\x31\x13\x00\x00" + "\x00"
 
-// TestCircle wants an error of entries that refer to each other in a circle.
+// TestCircle requires an error for entries that refer to each other in a circle.
 func TestCircle(t *testing.T) {
 	low := []byte{0x00, 0x10, 0, 0, 0, 0, 0, 0, 0x00, 0x01, 0, 0}
 	entries := append([]byte{1}, low...)
@@ -99,7 +99,7 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// TestHugeCounts wants errors, not memory, of counts that no data stands behind.
+// TestHugeCounts requires an error without large allocations for counts that exceed the data.
 func TestHugeCounts(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
 	u := &unit{file: &file{Sections: &Sections{Order: binary.LittleEndian}},
@@ -122,11 +122,11 @@ func TestHugeCounts(t *testing.T) {
 	}
 }
 
-// TestTooMuchWork wants an end of a unit whose functions all have the same long
-// list of ranges.
+// TestTooMuchWork requires that work stops for a unit whose functions all have the same long list
+// of ranges.
 func TestTooMuchWork(t *testing.T) {
 	t.Parallel()
-	// 1: a unit with ranges; 2: a function with ranges, as are all that follow.
+	// 1: a unit with ranges; 2: a function with ranges, as all following entries.
 	entries := []byte{1, 0, 0, 0, 0}
 	for range 1 << 15 {
 		entries = append(entries, 2, 0, 0, 0, 0)
@@ -146,8 +146,7 @@ func TestTooMuchWork(t *testing.T) {
 	}
 }
 
-// TestTruncatedWhileMapped wants an error, not the end of the process, when a
-// mapped file becomes shorter.
+// TestTruncatedWhileMapped requires an error, not a crash, if a mapped file is truncated.
 func TestTruncatedWhileMapped(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(built(t, "plain.c", "gcc", "-O2", "-g"))
@@ -171,8 +170,8 @@ func TestTruncatedWhileMapped(t *testing.T) {
 	}
 }
 
-// TestMissingFiles wants lines without functions, and an error that names the
-// file, when a .dwo file is missing.
+// TestMissingFiles requires lines without functions, and an error with the file's name, if a .dwo
+// file is missing.
 func TestMissingFiles(t *testing.T) {
 	t.Parallel()
 	program := build(t, "plain.c", "gcc", "-O2", "-g", "-gsplit-dwarf")
@@ -187,7 +186,7 @@ func TestMissingFiles(t *testing.T) {
 	for _, addr := range codeAddresses(t, program, 200, 1) {
 		frames, err := d.Frames(addr)
 		if len(frames) == 0 {
-			continue // of the C library's start-up code
+			continue // the C library's start-up code
 		}
 		if frames[0].Line == 0 || frames[0].Function != "" || !errors.Is(err, errNoSplit) {
 			t.Fatalf("got %+v, %v", frames, err)
@@ -197,8 +196,8 @@ func TestMissingFiles(t *testing.T) {
 	t.Error("no address has a line")
 }
 
-// TestCacheBudget wants the memory of units within the budget, and the same
-// answers.
+// TestCacheBudget requires that the memory of units stays within the budget, and that the results
+// are the same.
 func TestCacheBudget(t *testing.T) {
 	t.Parallel()
 	program := built(t, "templates.cc", "g++", "-O2", "-g")
@@ -225,8 +224,8 @@ func TestCacheBudget(t *testing.T) {
 	}
 }
 
-// TestTooManyAbbreviations wants an end of an index whose every unit searches a
-// long list of abbreviations for its root's.
+// TestTooManyAbbreviations requires that indexing stops if every unit searches a long list of
+// abbreviations for its root's.
 func TestTooManyAbbreviations(t *testing.T) {
 	t.Parallel()
 	var abbrevs []byte

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// errNoSplit says that a unit's entries are in a file that was not found.
+// errNoSplit says that the .dwo file with a unit's entries was not found.
 var errNoSplit = errors.New("the .dwo file is missing")
 
-// splitOf returns the unit whose skeleton is root.
+// splitOf returns the split unit of the skeleton root.
 func (d *Data) splitOf(root *unit, w *work) (*unit, error) {
 	id := root.id
 	if v, ok := root.root.get(fieldDwoID); ok {
@@ -49,7 +49,7 @@ func (d *Data) splitOf(root *unit, w *work) (*unit, error) {
 	return u, nil
 }
 
-// splitUnit finds the unit with that ID in a .dwo file.
+// splitUnit finds the split unit with that ID in a .dwo file.
 func splitUnit(f *file, skeleton *unit, id uint64, w *work) (*unit, error) {
 	if err := indexUnits(f, w); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func splitUnit(f *file, skeleton *unit, id uint64, w *work) (*unit, error) {
 	return nil, fmt.Errorf("no unit with the ID %#x: the file is of another build", id)
 }
 
-// packaged returns the unit with that ID of the .dwp file, nil if there is none.
+// packaged returns the split unit with that ID from the .dwp file, nil if there is none.
 func (d *Data) packaged(root *unit, id uint64, w *work) (*unit, error) {
 	f, err := d.pkg.get()
 	if f == nil || err != nil {
@@ -102,17 +102,16 @@ func (d *Data) packaged(root *unit, id uint64, w *work) (*unit, error) {
 
 // cuIndex is the .debug_cu_index of a package (DWARF 5 section 7.3.5.3).
 type cuIndex struct {
-	columns []uint32       // what each column is: dwpInfo, ...
+	columns []uint32       // section of each column: dwpInfo, ...
 	rows    map[uint64]int // by unit ID
 	offsets numberTable
 	sizes   numberTable
 }
 
-// numberTable reads a number of a table.
+// numberTable returns a number of a table.
 type numberTable func(row, column int) uint64
 
-// Sections of a package that units have parts of. Version 2, GNU's, has .debug_types
-// for 2 and .debug_macinfo for 7.
+// Sections of a package. Version 2, GNU's, has .debug_types for 2 and .debug_macinfo for 7.
 const (
 	dwpInfo       = 1
 	dwpAbbrev     = 3
@@ -121,14 +120,14 @@ const (
 	dwpRngLists   = 8
 )
 
-// maxSlots bounds the slots of an index, which are twice as many as units.
+// maxSlots bounds the slots of an index. An index has twice as many slots as units.
 const maxSlots = 2 * maxUnits
 
-// readCUIndex reads the index: version, numbers of columns, units and slots; the
-// slots' IDs; their rows, from 1; the columns' sections; offsets; sizes.
+// readCUIndex reads the index: the version; the numbers of columns, units and slots; the IDs of the
+// slots; their rows, counted from 1; the sections of the columns; the offsets; the sizes.
 func readCUIndex(s *Sections, w *work) (*cuIndex, error) {
 	c := newCursor(".debug_cu_index", s.CUIndex, s.Order, 0)
-	version := c.fixed(2) // GNU's has 32 bits, DWARF 5 has 16 and padding
+	version := c.fixed(2) // GNU's version has 32 bits, DWARF 5 has 16 and padding
 	if second := c.fixed(2); version == 0 {
 		version = second
 	}
@@ -164,7 +163,7 @@ func readCUIndex(s *Sections, w *work) (*cuIndex, error) {
 	return x, nil
 }
 
-// part returns the sections of one unit, nil if the package does not have it.
+// part returns the sections of one unit, nil if the unit is not in the package.
 func (x *cuIndex) part(s *Sections, id uint64) *Sections {
 	row, ok := x.rows[id]
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// starts returns where the functions at each address begin, innermost first, by what LLVM says.
+// starts returns the start lines of the functions at each address, innermost first, from LLVM.
 func starts(t *testing.T, file string, addrs []uint64) (all [][]int) {
 	t.Helper()
 	for chunk := range slices.Chunk(addrs, 1000) {
@@ -31,7 +31,7 @@ func starts(t *testing.T, file string, addrs []uint64) (all [][]int) {
 	return all
 }
 
-// TestStartLines: functions begin in the line that LLVM says, inlined ones too.
+// TestStartLines compares the start lines of functions, including inlined ones, with LLVM's.
 func TestStartLines(t *testing.T) {
 	for _, tt := range []struct {
 		name, source, compiler string

@@ -14,10 +14,10 @@ const (
 	unitSplitType    = 6
 )
 
-// file is the sections of one file, and where its units begin.
+// file holds the sections of one file and the offsets of its units.
 type file struct {
 	*Sections
-	units  []uint64 // offsets of all units in .debug_info, rising; nil before it was indexed
+	units  []uint64 // offsets of all units in .debug_info, rising; nil before indexUnits
 	splits bool     // a .dwo or .dwp file
 }
 
@@ -25,10 +25,10 @@ type file struct {
 type header struct {
 	encoding
 	kind     uint8
-	at, end  uint64 // offsets in .debug_info of the unit and behind it
-	first    uint64 // of its root entry
+	at, end  uint64 // start and end offset in .debug_info
+	first    uint64 // offset of the root entry
 	abbrevAt uint64
-	id       uint64 // of a skeleton or split unit of DWARF 5
+	id       uint64 // of a skeleton or split unit in DWARF 5
 }
 
 // readHeader reads the header at an offset of .debug_info.
@@ -62,25 +62,25 @@ func (f *file) readHeader(at uint64) (header, error) {
 	return h, c.err
 }
 
-// unit is a unit whose root entry was read.
+// unit is a unit with its root entry.
 type unit struct {
 	header
 	*file
 	abbrevs *abbrevTable
 	root    entry
 
-	addresses *file  // that has .debug_addr: of a split unit, the file of its skeleton
-	ranges    *file  // that has .debug_ranges, likewise
-	base      uint64 // DW_AT_low_pc, the base of its range lists
+	addresses *file  // file with .debug_addr; for a split unit, the file of its skeleton
+	ranges    *file  // file with .debug_ranges, likewise
+	base      uint64 // DW_AT_low_pc, the base address of range lists
 	addrBase  uint64
 	strBase   uint64
 	rngBase   uint64
-	skeleton  *unit // of a split unit
+	skeleton  *unit // skeleton of a split unit
 	owned     bool  // the unit closes its file, a .dwo
 }
 
-// readUnit reads a unit's root entry. rootOnly leaves out all abbreviations but
-// that of the root.
+// readUnit reads a unit's root entry. If rootOnly is set, it reads only the abbreviation of the
+// root.
 func readUnit(f *file, at uint64, rootOnly bool, w *work) (*unit, error) {
 	h, err := f.readHeader(at)
 	if err != nil {
@@ -113,8 +113,8 @@ func rootOf(f *file, h header, rootOnly bool, w *work) (*unit, error) {
 	return u, nil
 }
 
-// readBases reads where the unit's parts of other sections begin. A split unit
-// has no attributes for it: its parts begin behind the section's header.
+// readBases reads the offsets of the unit's parts in other sections. A split unit has no attributes
+// for them: its parts start right after the section's header.
 func (u *unit) readBases() {
 	if v, ok := u.root.get(fieldAddrBase); ok {
 		u.addrBase = v.n
@@ -134,12 +134,12 @@ func (u *unit) readBases() {
 	}
 }
 
-// cursor returns a cursor at an offset in .debug_info that ends with the unit.
+// cursor returns a cursor at an offset in .debug_info, limited to the unit.
 func (u *unit) cursor(at uint64) cursor {
 	return newCursor(".debug_info", u.Info[:u.end], u.Order, at)
 }
 
-// address returns the address that a value is or is the index of.
+// address returns the address of a value, which is an address or the index of one.
 func (u *unit) address(v value) (uint64, error) {
 	switch v.form {
 	case formAddr:
@@ -160,8 +160,7 @@ func (u *unit) addressAt(index uint64) (uint64, error) {
 	return c.fixed(u.addressSize), c.err
 }
 
-// isAddress reports whether DW_AT_high_pc is an address, and not the number of
-// bytes from DW_AT_low_pc.
+// isAddress reports whether DW_AT_high_pc is an address, not the number of bytes from DW_AT_low_pc.
 func isAddress(f form) bool {
 	switch f {
 	case formAddr, formAddrx, formAddrx1, formAddrx2, formAddrx3, formAddrx4, formGNUAddrIndex:
@@ -170,8 +169,7 @@ func isAddress(f form) bool {
 	return false
 }
 
-// text returns the string that a value is; sup gives the supplementary file, nil
-// if there is none.
+// text returns the string of a value. sup returns the supplementary file.
 func (u *unit) text(v value, sup func() (*file, error)) (string, error) {
 	switch v.form {
 	case formString:
@@ -201,14 +199,14 @@ func (u *unit) text(v value, sup func() (*file, error)) (string, error) {
 	return "", &FormatError{".debug_info", u.at, fmt.Sprintf("form %#x is no string", uint16(v.form))}
 }
 
-// isCode reports whether the unit is one that may have functions with addresses of
-// its own: no type unit, and not part of others.
+// isCode reports whether the unit may have functions with addresses: it is not a type unit or a
+// partial unit.
 func (u *unit) isCode() bool {
 	return u.root.tag == dwarf.TagCompileUnit || u.root.tag == dwarf.TagSkeletonUnit
 }
 
-// manglesNames reports whether the linker knows the functions of the unit's
-// language by other names than the source does (DWARF 5 table 7.17).
+// manglesNames reports whether symbol names differ from source names in the unit's language (DWARF
+// 5 table 7.17).
 func (u *unit) manglesNames() bool {
 	v, _ := u.root.get(fieldLanguage)
 	switch v.n {

@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// work bounds the steps of one lookup.
+// work counts down the steps of one lookup.
 type work struct{ left int }
 
-// MaxWork bounds a lookup. It is about a second's worth, of 25 million entries: a unit
-// of half a gigabyte, many times as large as that of a program linked with -flto.
+// MaxWork bounds the steps of a lookup. It takes about a second and allows 25 million entries: a
+// unit of half a gigabyte, many times as large as the unit of a program linked with -flto.
 const MaxWork = 1 << 26
 
-// Bounds of all lookups in a file. The line program of a large source file, such as
-// SQLite's in one piece, takes 300,000 steps an address: 7,000 addresses at once.
+// Limits on the steps of all lookups in a file. The line program of a large source file, such as
+// the SQLite amalgamation, takes 300,000 steps for an address, so these limits allow a burst of
+// 7,000 addresses.
 const (
-	MaxFileWork       = 1 << 31 // steps at once, half a minute's worth
-	FileWorkPerSecond = 1 << 20 // in the long run
+	MaxFileWork       = 1 << 31 // burst, takes half a minute
+	FileWorkPerSecond = 1 << 20 // sustained rate
 )
 
-// stepsAtOnce is after how many short steps they are counted.
+// stepsAtOnce is the number of short steps that are counted together.
 const stepsAtOnce = 0x1000
 
 func (w *work) spend(steps int) error {
@@ -29,16 +30,16 @@ func (w *work) spend(steps int) error {
 	return nil
 }
 
-// allowance is what lookups in a file may still spend. It grows with time.
+// allowance is the number of steps that lookups in a file may still take. It grows with time.
 type allowance struct {
 	left int
-	at   time.Time // when it was so
+	at   time.Time // time of the last update
 }
 
-// work calls use with the work of one lookup, or returns ErrTooMuchWork if that is not
+// work calls use with the work of one lookup, or returns ErrTooMuchWork if less than MaxWork is
 // left.
 func (a *allowance) work(now time.Time, use func(*work)) error {
-	grown := min(now.Sub(a.at), time.Hour).Seconds() * FileWorkPerSecond // an hour is enough for all
+	grown := min(now.Sub(a.at), time.Hour).Seconds() * FileWorkPerSecond // an hour refills the allowance completely
 	a.left, a.at = min(a.left+int(grown), MaxFileWork), now
 	if a.left < MaxWork {
 		return fmt.Errorf("%w: %d steps in this file", ErrTooMuchWork, MaxFileWork)

@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// TestBounds: who stops at a bound says so.
+// TestBounds checks that readers report the limits that they stop at.
 func TestBounds(t *testing.T) {
 	isHit := func(what string, err error) {
 		t.Helper()

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// CIE is a common information entry: what many FDEs share.
+// CIE is a common information entry: data that many FDEs share.
 type CIE struct {
 	Offset          uint64   // of its length field, in the section
 	Version         uint8    // 1, 3 or 4
 	Augmentation    string   // as written
 	AddrSize        int      // bytes of an address, 4 or 8
-	SegmentSize     int      // bytes of a segment selector, 0 nearly always
+	SegmentSize     int      // bytes of a segment selector, almost always 0
 	CodeAlign       uint64   // factor of code offsets
 	DataAlign       int64    // factor of data offsets
 	ReturnRegister  uint64   // DWARF number of the return address column
 	FDEEncoding     Encoding // of addresses in FDEs
-	LSDAEncoding    Encoding // of LSDA pointers in FDEs, PEOmit for none
-	Personality     uint64   // address of the personality routine, 0 for none
+	LSDAEncoding    Encoding // of LSDA pointers in FDEs, PEOmit if none
+	Personality     uint64   // address of the personality routine, 0 if none
 	PersonalityEnc  Encoding // its encoding; with PEIndirect, Personality is the address of a slot
 	SignalFrame     bool     // augmentation S: the FDEs describe signal trampolines
 	BKey            bool     // augmentation B: arm64 return addresses are signed with the B key
@@ -26,8 +26,8 @@ type CIE struct {
 	hasLength       bool     // augmentation z: FDEs state the length of their augmentation data
 }
 
-// MaxCIE bounds the length of a CIE: those of compilers are below 64 bytes. A
-// reader may have to read one again for every FDE.
+// MaxCIE bounds the length of a CIE. The CIEs of compilers are below 64 bytes. In the worst case, a
+// Reader reads a CIE again for every FDE.
 const MaxCIE = 4 << 10
 
 // CIE reads the common information entry at section offset off. The result

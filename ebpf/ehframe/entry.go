@@ -6,7 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// header is the beginning of an entry: what kind it is and where it ends.
+// header is the start of an entry: its kind and its end.
 type header struct {
 	off   uint64 // of the length field
 	body  uint64 // of the first byte after the CIE ID or pointer
@@ -15,22 +15,22 @@ type header struct {
 	cie   uint64 // offset of the CIE of an FDE
 }
 
-// headerLen is the longest beginning of an entry: a 64-bit length and ID.
+// headerLen is the maximum length of the start of an entry: a 64-bit length and ID.
 const headerLen = 4 + 8 + 8
 
-// MaxEntry bounds the length of one entry. The longest seen in practice, of a
-// generated parser, is under 1 MB.
+// MaxEntry bounds the length of one entry. The longest entry seen in practice, for a generated
+// parser, is under 1 MB.
 const MaxEntry = 16 << 20
 
-// zeroLength is the header of a terminator.
+// zeroLength reports whether the entry is a terminator.
 func (h header) zeroLength() bool { return h.end == h.off+4 }
 
-// tooLong says that an entry has more bytes than its bound allows.
+// tooLong returns the error for an entry that exceeds its length limit.
 func tooLong(length uint64) error {
 	return limit.Hit(limit.CFI, fmt.Errorf("%w: %d bytes long", ErrUnsupported, length))
 }
 
-// header reads the beginning of the entry at off.
+// header reads the start of the entry at off.
 func (s *Section) header(off uint64) (header, error) {
 	if off >= s.Size {
 		return header{}, ErrEndOfSection
@@ -67,9 +67,9 @@ func (s *Section) header(off uint64) (header, error) {
 	return h, nil
 }
 
-// id reads the CIE ID or CIE pointer. In .eh_frame it is always 4 bytes and
-// counts backwards from itself; in .debug_frame it is an offset in the
-// section, as wide as the length's format says.
+// id reads the CIE ID or CIE pointer. In .eh_frame it has 4 bytes and counts backwards from its own
+// offset. In .debug_frame it is an offset in the section, of 4 or 8 bytes depending on the length
+// format.
 func (s *Section) id(r *reader, h *header, wide bool) {
 	if !s.Debug {
 		at := h.off + uint64(r.pos)

@@ -26,13 +26,13 @@ func cieBytes(augmentation string, data ehtest.Asm) ehtest.Asm {
 	return f.Bytes
 }
 
-// TestPointerEncodings writes the same address in every encoding. What each
-// means is LSB Core 5.0, tables 10-5 and 10-6.
+// TestPointerEncodings writes the same address in every encoding, as defined in LSB Core 5.0,
+// tables 10-5 and 10-6.
 func TestPointerEncodings(t *testing.T) {
 	const want = 0x401000
 	for name, c := range map[string]struct {
 		enc   byte
-		write func(at uint64) ehtest.Asm // the pointer, which will be at the address at
+		write func(at uint64) ehtest.Asm // the pointer for address at
 		size  ehtest.Asm
 	}{
 		"absptr":  {0x00, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
@@ -108,8 +108,7 @@ func TestAugmentations(t *testing.T) {
 	}
 }
 
-// TestOldAugmentation reads the "eh" augmentation of GCC 2: a pointer follows
-// the string.
+// TestOldAugmentation reads the "eh" augmentation of GCC 2, in which a pointer follows the string.
 func TestOldAugmentation(t *testing.T) {
 	f := &ehtest.Frames{}
 	f.Entry(0, append(ehtest.Asm{}.Op(1).Str("eh").U64(0xdead).Uleb(1).Sleb(-8).Op(16), initial()...))
@@ -153,7 +152,7 @@ func checkDebugFDE(t *testing.T, b ehtest.Asm, off uint64) {
 	}
 }
 
-// TestLSDA reads the LSDA pointer; a zero stands for none.
+// TestLSDA reads the LSDA pointer; zero means none.
 func TestLSDA(t *testing.T) {
 	for _, want := range []uint64{0x402000, 0} {
 		b := cieBytes("zLR", ehtest.Asm{}.Op(0x1b).Op(0x1b))
@@ -172,7 +171,7 @@ func TestLSDA(t *testing.T) {
 	}
 }
 
-// TestRangeOverflow refuses an FDE that reaches beyond the address space.
+// TestRangeOverflow refuses an FDE that exceeds the address space.
 func TestRangeOverflow(t *testing.T) {
 	b := cieBytes("zR", ehtest.Asm{}.Op(0x00))
 	off := uint64(len(b))
@@ -183,8 +182,8 @@ func TestRangeOverflow(t *testing.T) {
 	}
 }
 
-// TestScan reads a section without a table: sorted, without empty FDEs, past
-// a bad one, up to the terminator.
+// TestScan reads a section without a table: the index is sorted, without empty FDEs, continues
+// after a bad FDE, and ends at the terminator.
 func TestScan(t *testing.T) {
 	f := &ehtest.Frames{Addr: sectionAddr}
 	cie := f.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})
@@ -249,7 +248,7 @@ func TestHeaderEncodings(t *testing.T) {
 	}
 }
 
-// TestHeaderCountIsBounded checks that a count beyond the section is cut.
+// TestHeaderCountIsBounded checks that a count that exceeds the section is limited.
 func TestHeaderCountIsBounded(t *testing.T) {
 	b := ehtest.Asm{}.Op(1).Op(0x1b).Op(0x03).Op(0x3b).U32(0).U32(1 << 31).U32(0).U32(0)
 	h, err := ehframe.ParseHeader(section(b, false))
@@ -263,7 +262,8 @@ type zeros struct{}
 
 func (zeros) Slice(_ uint64, n int) ([]byte, error) { return make([]byte, n), nil }
 
-// TestScanIsBounded wants an end in .debug_frame of a sparse file: terminators without end.
+// TestScanIsBounded requires that a scan of .debug_frame in a sparse file ends: it consists only of
+// terminators.
 func TestScanIsBounded(t *testing.T) {
 	sparse := &ehframe.Section{Source: zeros{}, Size: 1 << 41, Order: binary.LittleEndian, AddrSize: 8, Debug: true}
 	if x, bad := ehframe.Scan(sparse); x.Len() > 0 || bad > 0 {

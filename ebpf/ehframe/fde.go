@@ -7,30 +7,30 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// FDE is a frame description entry: how to unwind from one range of text.
+// FDE is a frame description entry: the unwind information of one range of text.
 type FDE struct {
 	Offset          uint64 // of its length field, in the section
 	CIE             *CIE
 	Start, End      uint64 // ELF virtual addresses; Start == End for an entry without text
 	LSDA            uint64 // address of the language-specific data, 0 for none
-	Instructions    []byte // refers to the section's bytes: valid as long as the Source says
+	Instructions    []byte // refers to the section's bytes, valid as long as Source.Slice says
 	instructionAddr uint64 // ELF virtual address of Instructions[0]
 	bases           bases
 	sec             *Section
 }
 
-// Contains reports whether f is about pc.
+// Contains reports whether f covers pc.
 func (f *FDE) Contains(pc uint64) bool { return f.Start <= pc && pc < f.End }
 
-// maxCIEs bounds the CIEs that a Reader remembers.
+// maxCIEs bounds the CIEs that a Reader caches.
 const maxCIEs = 64
 
-// Reader reads FDEs and remembers their CIEs. One goroutine may use it.
+// Reader reads FDEs and caches their CIEs. It must not be used concurrently.
 type Reader struct {
 	sec     *Section
-	cieSec  *Section // the same, which reads from CIEs
+	cieSec  *Section // sec with CIEs as its Source, if set
 	cies    map[uint64]*CIE
-	cieRead int // CIEs that were read, again and again if there are more than maxCIEs
+	cieRead int // CIE reads, which include repeated reads if there are more than maxCIEs
 }
 
 // NewReader returns a reader of s, which must not change.
@@ -90,7 +90,7 @@ func (r *Reader) fde(h header) (FDE, error) {
 	return f, nil
 }
 
-// parse reads the fields of f from b, which begins after the CIE pointer.
+// parse reads the fields of f from b, which starts after the CIE pointer.
 func (f *FDE) parse(b *reader) {
 	c := f.CIE
 	f.bases = f.sec.bases(c.AddrSize, 0)
@@ -115,15 +115,15 @@ func (f *FDE) parse(b *reader) {
 	f.Instructions = b.b[b.pos:]
 }
 
-// augment reads the LSDA pointer. A pointer that cannot be read is no reason
-// to give up the entry: unwinding does without.
+// augment reads the LSDA pointer. If the pointer is unreadable, the entry stays usable: unwinding
+// does not need the pointer.
 func (f *FDE) augment(data *reader) {
 	e := f.CIE.LSDAEncoding
 	if e == PEOmit || data.len() == 0 {
 		return
 	}
 	probe := *data
-	if probe.number(e, f.CIE.AddrSize) == 0 { // a null pointer, whatever it is relative to
+	if probe.number(e, f.CIE.AddrSize) == 0 { // a null pointer, independent of its base
 		return
 	}
 	if lsda := data.pointer(e, f.bases); data.err == nil {
@@ -131,22 +131,20 @@ func (f *FDE) augment(data *reader) {
 	}
 }
 
-// Bounds of a walk over all entries. Chromium has some 1.5 million FDEs in 70 MB.
+// Limits on a walk over all entries. Chromium has some 1.5 million FDEs in 70 MB.
 const (
 	MaxScan        = 512 << 20 // bytes of the section
-	MaxScanEntries = 4 << 20   // entries of all kinds, terminators too
-	MaxScanCIEs    = 256 << 10 // CIEs, each as often as it is read: most are read once, just before their FDEs
+	MaxScanEntries = 4 << 20   // entries of all kinds, including terminators
+	MaxScanCIEs    = 256 << 10 // CIE reads; most CIEs are read once, just before their FDEs
 )
 
-// errScan says that a walk ended before the section did.
+// errScan says that a walk stopped at a limit before the end of the section.
 var errScan = errors.New("too many or too large entries to read them all")
 
-// FDEs calls yield for every FDE of the section in the order of the bytes,
-// until yield returns false. An entry that cannot be read is passed with its
-// Offset and an error; the walk goes on behind it if its length makes sense.
-// A terminator ends .eh_frame, which may be followed by something else where
-// the file has no section headers. The walk ends with an error at MaxScan,
-// MaxScanEntries and MaxScanCIEs.
+// FDEs calls yield for every FDE of the section, ordered by offset, until yield returns false. For
+// an unreadable entry it passes the Offset and an error, and continues after the entry if the
+// entry's length is plausible. A terminator ends .eh_frame, because other data may follow in a file
+// without section headers. The walk ends with an error at MaxScan, MaxScanEntries and MaxScanCIEs.
 func (r *Reader) FDEs(yield func(FDE, error) bool) {
 	entries, before := 0, r.cieRead
 	for off := uint64(0); off < r.sec.Size; entries++ {
@@ -155,7 +153,7 @@ func (r *Reader) FDEs(yield func(FDE, error) bool) {
 			return
 		}
 		h, err := r.sec.header(off)
-		if err != nil && h.end <= off { // where the next entry begins is unknown
+		if err != nil && h.end <= off { // the start of the next entry is unknown
 			yield(FDE{Offset: off}, err)
 			return
 		}

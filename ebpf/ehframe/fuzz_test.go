@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// FuzzSection reads whatever is in a section: every FDE, every row. Rows must
-// be in order and inside their FDE.
+// FuzzSection reads sections of any content: every FDE, every row. Rows must be in order and inside
+// their FDE.
 func FuzzSection(f *testing.F) {
 	frames := &ehtest.Frames{Addr: sectionAddr}
 	cie := frames.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})
@@ -44,7 +44,7 @@ func FuzzSection(f *testing.F) {
 	})
 }
 
-// FuzzHeader searches whatever is in an .eh_frame_hdr.
+// FuzzHeader searches in an .eh_frame_hdr of any content.
 func FuzzHeader(f *testing.F) {
 	frames := &ehtest.Frames{Addr: sectionAddr}
 	frames.FDE(frames.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()}), textStart, 64, nil)

@@ -9,18 +9,17 @@ import (
 	"unsafe"
 )
 
-// Index finds FDEs by address. Entries are sorted by the address where the
-// text of their FDE begins.
+// Index finds FDEs by address. Its entries are sorted by the start address of their FDEs.
 type Index interface {
 	// Len returns the number of entries.
 	Len() int
-	// Entry returns where the text of FDE i begins and the FDE's offset in
-	// the section. i must be in [0, Len()).
+	// Entry returns the start address of FDE i and the FDE's offset in the section. i must be in
+	// [0, Len()).
 	Entry(i int) (start, fde uint64, err error)
 }
 
-// Find returns the position in x of the last entry that begins at or before
-// pc, -1 if there is none. The FDE there may end before pc.
+// Find returns the index in x of the last entry that starts at or before pc, -1 if there is none.
+// The FDE there may end before pc.
 func Find(x Index, pc uint64) (int, error) {
 	if h, ok := x.(*Header); ok {
 		if found, ok := h.findNear(pc); ok {
@@ -36,7 +35,7 @@ func Find(x Index, pc uint64) (int, error) {
 
 func find(x Index, pc uint64) (int, error) {
 	found, n := -1, x.Len()
-	// In steps of powers of two, so that all searches begin among the same few entries.
+	// Step by powers of two, so that all searches visit the same few entries first.
 	for step := stepAbove(n); step > 0; step /= 2 {
 		if found+step >= n {
 			continue
@@ -52,12 +51,12 @@ func find(x Index, pc uint64) (int, error) {
 	return found, nil
 }
 
-// nearEntries is how far ahead of the entry found last a search looks first: less than
-// what is read of a section at once, and more than the functions of a page of text.
+// nearEntries is the number of entries after the previous result that findNear searches. They are
+// smaller than one read of a section, and more than the functions in a page of text.
 const nearEntries = 64
 
-// findNear is Find for who asks about one page of text after the other. ok is false if pc is
-// not just after what was asked for last.
+// findNear is a fast path of Find for callers that look up ascending pages of text. ok is false if
+// pc is not within nearEntries after the previous result.
 func (h *Header) findNear(pc uint64) (found int, ok bool) {
 	found, end := h.last, min(h.last+nearEntries, h.count)
 	if found >= end {
@@ -91,10 +90,10 @@ func (h *Header) findNear(pc uint64) (found int, ok bool) {
 // stepAbove returns the first step of a search among n entries.
 func stepAbove(n int) int { return 1 << bits.Len(uint(n)) / 2 }
 
-// Scanned is an index made by reading the whole section once, for sections
-// without a binary search table. It takes 16 bytes for each FDE.
+// Scanned is an index made by reading the whole section once, for sections without a binary search
+// table. It takes 16 bytes per FDE.
 type Scanned struct {
-	Beyond error // a *limit.Error if the section goes on after MaxScan or MaxScanEntries
+	Beyond error // a *limit.Error if the section continues after a limit of FDEs
 
 	entries []scannedEntry
 }
@@ -107,13 +106,13 @@ func (x *Scanned) Bytes() int { return cap(x.entries) * int(unsafe.Sizeof(scanne
 // Len returns the number of entries.
 func (x *Scanned) Len() int { return len(x.entries) }
 
-// Entry returns where the text of FDE i begins and the FDE's offset.
+// Entry returns the start address of FDE i and the FDE's offset.
 func (x *Scanned) Entry(i int) (start, fde uint64, err error) {
 	return x.entries[i].start, x.entries[i].fde, nil
 }
 
-// Scan reads every entry of s. FDEs without text are left out. FDEs that
-// cannot be read are left out too, and counted in bad.
+// Scan reads every entry of s. It leaves out FDEs without text and unreadable FDEs, and counts the
+// unreadable FDEs in bad.
 func Scan(s *Section) (x *Scanned, bad int) {
 	x = new(Scanned)
 	NewReader(s).FDEs(func(f FDE, err error) bool {
@@ -132,9 +131,8 @@ func Scan(s *Section) (x *Scanned, bad int) {
 	return x, bad
 }
 
-// Header is the binary search table of an .eh_frame_hdr section. Its entries are
-// read from the Source as they are needed; few are held in memory: those among which
-// every search begins.
+// Header is the binary search table of an .eh_frame_hdr section. It reads entries from the Source
+// on demand, and caches only the few entries that every search visits first.
 type Header struct {
 	EHFrame uint64 // ELF virtual address of .eh_frame
 
@@ -143,17 +141,16 @@ type Header struct {
 	size  int // bytes of one address in the table
 	table uint64
 	count int
-	first map[int]scannedEntry // where the first steps of searches end
-	last  int                  // the entry found last, where the next search begins
+	first map[int]scannedEntry // cached entries of the first steps of searches
+	last  int                  // index of the previous result, where the next search starts
 }
 
-// firstEntries is about how many entries a Header holds: the ends of the first steps
-// of a search. What is left then is so close together that one reading has it.
+// firstEntries is the approximate number of entries that a Header caches, from the first steps of
+// searches. The entries of the remaining steps are so close together that one read gets them all.
 const firstEntries = 1024
 
-// ParseHeader reads the beginning of an .eh_frame_hdr section. The error is
-// ErrUnsupported if the section has no table that can be searched; EHFrame is
-// right even then.
+// ParseHeader reads the start of an .eh_frame_hdr section. The error is ErrUnsupported if the
+// section has no searchable table; EHFrame is valid even then.
 func ParseHeader(s *Section) (*Header, error) {
 	b, err := s.Source.Slice(0, 4+2*10)
 	if err != nil {
@@ -166,7 +163,7 @@ func ParseHeader(s *Section) (*Header, error) {
 			uint8(ptrEnc))
 	}
 	h := &Header{hdr: *s, enc: tableEnc}
-	h.hdr.DataAddr = s.Addr // in this section, data-relative means relative to its beginning
+	h.hdr.DataAddr = s.Addr // in this section, data-relative means relative to its start
 	base := h.hdr.bases(s.AddrSize, 0)
 	h.EHFrame = r.pointer(ptrEnc, base)
 	if r.err != nil {
@@ -185,11 +182,11 @@ func ParseHeader(s *Section) (*Header, error) {
 	return h, nil
 }
 
-// Len returns the number of entries, of which none is beyond the section.
+// Len returns the number of entries, limited to the entries that fit in the section.
 func (h *Header) Len() int { return h.count }
 
-// Entry returns where the text of FDE i begins and the FDE's offset from
-// EHFrame, which is beyond the section if the entry is wrong.
+// Entry returns the start address of FDE i and the FDE's offset from EHFrame. The offset is outside
+// the section if the entry is wrong.
 func (h *Header) Entry(i int) (start, fde uint64, err error) {
 	if (i+1)%max(2*stepAbove(h.count)/firstEntries, 1) != 0 {
 		return h.read(i)

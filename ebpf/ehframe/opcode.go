@@ -1,7 +1,7 @@
 package ehframe
 
-// Call frame instructions (DWARF 5, 7.24). The three primary ones carry an
-// operand in their low six bits.
+// Call frame instructions (DWARF 5, 7.24). The three primary ones have an operand in their low six
+// bits.
 const (
 	opAdvanceLoc = 0x40
 	opOffset     = 0x80

@@ -2,8 +2,8 @@ package ehframe
 
 import "fmt"
 
-// Encoding is a DW_EH_PE byte: how a pointer is written. The low nibble is the
-// format of the number, bits 4 to 6 what it is relative to.
+// Encoding is a DW_EH_PE byte: the format of an encoded pointer. The low nibble is the number
+// format, bits 4 to 6 are the base.
 type Encoding uint8
 
 // Pointer encodings (LSB Core 5.0, 10.5.1).
@@ -33,14 +33,13 @@ const (
 	peBase   = 0x70
 )
 
-// bases holds what encoded pointers may be relative to.
+// bases holds the possible bases of encoded pointers.
 type bases struct {
 	text, data, fn uint64
 	addrSize       int
 }
 
-// size returns the bytes that a pointer encoded as e takes, 0 if that varies
-// or e is unknown.
+// size returns the number of bytes of a pointer encoded as e, 0 if it varies or e is unknown.
 func (e Encoding) size(addrSize int) int {
 	switch e & peFormat {
 	case PEAbsptr, PESigned:
@@ -82,9 +81,9 @@ func signExtend(v uint64, size int) uint64 {
 	return uint64(int64(v<<shift) >> shift)
 }
 
-// pointer reads a pointer encoded as e. An indirect pointer gives the address
-// of the slot that holds it; where the pointer itself is needed, the caller
-// must refuse the encoding (see direct).
+// pointer reads a pointer encoded as e. For an indirect pointer it returns the address of the slot
+// that holds the pointer. Callers that need the pointer itself must reject the encoding (see
+// direct).
 func (r *reader) pointer(e Encoding, b bases) uint64 {
 	if e == PEOmit {
 		r.fail(fmt.Errorf("%w: omitted pointer", ErrInvalid))
@@ -121,9 +120,8 @@ func (r *reader) pointer(e Encoding, b bases) uint64 {
 	return r.relative(base, v, e, b.addrSize)
 }
 
-// relative adds the number v, read with encoding e, to base. Numbers as wide
-// as an address are taken modulo the address space: an unsigned one may stand
-// for a negative distance.
+// relative adds the number v, read with encoding e, to base. Numbers as wide as an address wrap
+// around the address space, because an unsigned number may represent a negative distance.
 func (r *reader) relative(base, v uint64, e Encoding, addrSize int) uint64 {
 	if addrSize == 4 {
 		return uint64(uint32(base + v))
@@ -149,12 +147,11 @@ func (r *reader) align(size int) {
 	}
 }
 
-// direct reports whether e gives the pointer itself and its base is known
-// without a function.
+// direct reports whether e encodes the pointer itself, with a base that does not depend on a
+// function.
 func (e Encoding) direct() bool { return e != PEOmit && e&PEIndirect == 0 && e&peBase != PEFuncrel }
 
-// add returns a + b, and false if that is beyond an address space of size
-// bytes' addresses.
+// add returns a + b, and false if the sum exceeds the address space for addresses of size bytes.
 func add(a, b uint64, size int) (uint64, bool) {
 	sum := a + b
 	if sum < a || size == 4 && sum > 1<<32 {

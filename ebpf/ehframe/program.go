@@ -6,28 +6,27 @@ import (
 	"math/bits"
 )
 
-// Bounds of what call frame instructions may build up.
+// Limits on the state that call frame instructions build.
 const (
-	maxRegisters = 256 // registers with a rule at the same time
-	maxRemember  = 256 // states remembered at the same time
+	maxRegisters = 256 // registers with a rule at a time
+	maxRemember  = 256 // states remembered at a time
 )
 
-// Program executes call frame instructions. The zero value is ready; using
-// one for many FDEs saves allocations. One goroutine may use it.
+// Program executes call frame instructions. The zero value is ready to use. Reusing a Program for
+// many FDEs saves allocations. It must not be used concurrently.
 type Program struct {
-	current *CIE  // whose instructions and factors are in use
-	initial Row   // the rules after the CIE's instructions
-	row     Row   // the rules now
-	saved   []Row // remembered states, of which depth are in use
+	current *CIE  // CIE whose instructions and factors are in use
+	initial Row   // rules after the CIE's instructions
+	row     Row   // current rules
+	saved   []Row // remembered states; the first depth are in use
 	depth   int
 
 	ready bool // initial holds the rules of current; false while its instructions run
 }
 
-// Rows calls yield for each row of f in ascending order of addresses, until
-// yield returns false. Rows do not overlap, none is empty, and together they
-// cover the FDE, but for an error, which is about the text from the end of the
-// last row on. The row is valid during the call of yield only.
+// Rows calls yield for each row of f in ascending order of addresses, until yield returns false.
+// Rows do not overlap and are not empty. Together they cover the FDE, unless there is an error; the
+// error concerns the text after the last row. The row is valid only during the call of yield.
 func (p *Program) Rows(f *FDE, yield func(*Row) bool) error {
 	if f.Start >= f.End {
 		return nil
@@ -84,8 +83,8 @@ func (p *Program) begin(f *FDE) error {
 	return nil
 }
 
-// step executes one instruction. If it moves on in the text, moved is true
-// and loc is where to; the caller then closes the row.
+// step executes one instruction. If the instruction advances the location, moved is true and loc is
+// the new location; the caller then completes the row.
 func (p *Program) step(r *reader, f *FDE) (loc uint64, moved bool) {
 	op := r.u8()
 	low := uint16(op & 0x3f)
@@ -129,7 +128,7 @@ func (p *Program) step(r *reader, f *FDE) (loc uint64, moved bool) {
 	return 0, false
 }
 
-// cfa executes an instruction that defines the CFA.
+// cfa executes an instruction that sets the CFA rule.
 func (p *Program) cfa(r *reader, op uint8) {
 	cfa := &p.row.CFA
 	switch op {
@@ -148,7 +147,7 @@ func (p *Program) cfa(r *reader, op uint8) {
 	}
 }
 
-// register executes an instruction that states the rule of a register.
+// register executes an instruction that sets the rule of a register.
 func (p *Program) register(r *reader, op uint8) {
 	if !hasRegister(op) {
 		r.fail(fmt.Errorf("%w: call frame instruction %#02x", ErrUnsupported, op))
@@ -184,8 +183,8 @@ func (p *Program) register(r *reader, op uint8) {
 	p.set(r, reg, rule)
 }
 
-// hasRegister reports whether op is an extended instruction whose first
-// operand is the register that it states a rule for.
+// hasRegister reports whether op is an extended instruction whose first operand is the register
+// that it sets the rule of.
 func hasRegister(op uint8) bool {
 	switch op {
 	case opRestoreExtended, opUndefined, opSameValue, opRegister, opOffsetExtended, opOffsetExtendedSF,
@@ -201,7 +200,7 @@ func (p *Program) set(r *reader, reg uint16, rule Rule) {
 	}
 }
 
-// restore gives reg the rule that it had after the CIE's instructions.
+// restore resets the rule of reg to the rule after the CIE's instructions.
 func (p *Program) restore(r *reader, reg uint16) {
 	if !p.ready {
 		r.fail(fmt.Errorf("%w: restore in a CIE", ErrInvalid))
@@ -222,8 +221,8 @@ func (p *Program) remember(r *reader) {
 	p.depth++
 }
 
-// restoreState goes back to the state remembered last, CFA included, as all
-// known consumers do. The size of pushed arguments is no part of the state.
+// restoreState restores the last remembered state, including the CFA, as all known consumers do.
+// ArgsSize is not part of the state.
 func (p *Program) restoreState(r *reader) {
 	if p.depth == 0 {
 		r.fail(fmt.Errorf("%w: restore_state without remember_state", ErrInvalid))
@@ -235,7 +234,7 @@ func (p *Program) restoreState(r *reader) {
 	p.row.ArgsSize = args
 }
 
-// advance returns the location delta code units further on.
+// advance returns the current location plus delta code units.
 func (p *Program) advance(r *reader, delta uint64) uint64 {
 	hi, bytes := bits.Mul64(delta, p.current.CodeAlign)
 	loc, carry := bits.Add64(p.row.Start, bytes, 0)
@@ -245,7 +244,7 @@ func (p *Program) advance(r *reader, delta uint64) uint64 {
 	return loc
 }
 
-// setLoc returns the location that a DW_CFA_set_loc states.
+// setLoc returns the operand of a DW_CFA_set_loc.
 func (p *Program) setLoc(r *reader, f *FDE) uint64 {
 	loc := r.pointer(f.CIE.FDEEncoding, f.bases)
 	if loc < p.row.Start {

@@ -20,8 +20,8 @@ func initial() ehtest.Asm {
 	return ehtest.Asm{}.Op(ehtest.DefCFA).Uleb(7).Uleb(8).Op(ehtest.OffsetReg | 16).Uleb(1)
 }
 
-// rowsOf assembles an FDE of 256 bytes of text and returns its rows, one line
-// each, offsets relative to the beginning of the text.
+// rowsOf assembles an FDE of 256 bytes of text and returns its rows, one line each, with offsets
+// relative to the start of the text.
 func rowsOf(t *testing.T, cie ehtest.CIE, program ehtest.Asm) ([]string, error) {
 	t.Helper()
 	frames := &ehtest.Frames{Addr: 0x500000}
@@ -77,8 +77,8 @@ func formatRule(r ehframe.Rule) string {
 	return ruleCell(r)
 }
 
-// TestInstructions has one case for every call frame instruction. The
-// expectations are DWARF 5, 6.4.2, read by hand.
+// TestInstructions has one case for every call frame instruction. The expectations come from DWARF
+// 5, 6.4.2, by hand.
 func TestInstructions(t *testing.T) {
 	asm := func() ehtest.Asm { return nil }
 	for name, c := range map[string]struct {
@@ -188,8 +188,8 @@ func TestCodeAlignment(t *testing.T) {
 	}
 }
 
-// TestInvalidInstructions checks that rows before an invalid instruction stay
-// and that the error is of the right kind.
+// TestInvalidInstructions checks that rows before an invalid instruction are kept and that the
+// error is of the right kind.
 func TestInvalidInstructions(t *testing.T) {
 	before := func() ehtest.Asm {
 		return ehtest.Asm{}.Op(ehtest.AdvanceLoc | 1).Op(ehtest.DefCFAOffset).Uleb(16).Op(ehtest.AdvanceLoc | 1)
@@ -220,7 +220,7 @@ func TestInvalidInstructions(t *testing.T) {
 	}
 }
 
-// TestRememberIsBounded checks that states cannot be piled up without end.
+// TestRememberIsBounded checks that the number of remembered states is limited.
 func TestRememberIsBounded(t *testing.T) {
 	program := ehtest.Asm(strings.Repeat(string(rune(ehtest.RememberState)), 1<<16))
 	_, err := rowsOf(t, ehtest.CIE{Augmentation: "zR", Program: initial()}, program)
@@ -229,8 +229,8 @@ func TestRememberIsBounded(t *testing.T) {
 	}
 }
 
-// TestProgramIsReusable checks that one Program may go from CIE to CIE, and
-// that an invalid CIE does not spoil it.
+// TestProgramIsReusable checks that one Program can be used with several CIEs, and that an invalid
+// CIE does not break it.
 func TestProgramIsReusable(t *testing.T) {
 	frames := &ehtest.Frames{Addr: 0x500000}
 	good := frames.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})

@@ -42,8 +42,8 @@ func openELF(t testing.TB, path string) *elf.File {
 	return f
 }
 
-// TestReadelf compares every row of every FDE with readelf's, and looks every
-// FDE up through the binary search table and through a scanned index.
+// TestReadelf compares every row of every FDE with readelf's, and looks up every FDE through the
+// binary search table and through a scanned index.
 func TestReadelf(t *testing.T) {
 	for _, path := range ehtest.Files(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -77,7 +77,7 @@ func compareRows(t *testing.T, program *ehframe.Program, fde *ehframe.FDE, want 
 	t.Helper()
 	i := 0
 	err := program.Rows(fde, func(got *ehframe.Row) bool {
-		if len(want.Rows) == 0 { // readelf prints nothing where the FDE adds nothing to its CIE
+		if len(want.Rows) == 0 { // readelf prints no rows if the FDE adds none to its CIE
 			return true
 		}
 		if i >= len(want.Rows) {
@@ -105,7 +105,7 @@ func compareRows(t *testing.T, program *ehframe.Program, fde *ehframe.FDE, want 
 	return i
 }
 
-// cellOf writes one rule of row as readelf does.
+// cellOf formats one rule of row as readelf does.
 func cellOf(row *ehframe.Row, column string) string {
 	if column == "CFA" {
 		if row.CFA.Kind == ehframe.CFAExpression {
@@ -141,7 +141,7 @@ func ruleCell(r ehframe.Rule) string {
 	return "unknown rule"
 }
 
-// lookUpFDEs looks every FDE up by the first and last byte of its text.
+// lookUpFDEs looks up every FDE by the first and last byte of its text.
 func lookUpFDEs(t *testing.T, hdr, frame *ehframe.Section, fdes []ehtest.FDE) {
 	t.Helper()
 	header, err := ehframe.ParseHeader(hdr)
@@ -165,7 +165,7 @@ func lookUpFDEs(t *testing.T, hdr, frame *ehframe.Section, fdes []ehtest.FDE) {
 			lookUp(t, "scanned", scanned, reader, pc, want.Offset)
 		}
 	}
-	random := rand.New(rand.NewPCG(1, 2)) // what was found last says nothing about what comes
+	random := rand.New(rand.NewPCG(1, 2)) // the previous result does not predict the next address
 	for range 4 * len(fdes) {
 		if want := fdes[random.IntN(len(fdes))]; want.Start != want.End {
 			lookUp(t, "header", header, reader, want.Start+random.Uint64N(want.End-want.Start), want.Offset)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// reader consumes the bytes of one entry. The first failure sticks: every
-// later read gives zero, so a parser checks err once, at its end.
+// reader consumes the bytes of one entry. It keeps the first error, and all later reads return
+// zero, so a parser checks err only once, at its end.
 type reader struct {
 	b     []byte
 	pos   int
@@ -23,7 +23,7 @@ func (r *reader) fail(err error) {
 
 func (r *reader) len() int { return len(r.b) - r.pos }
 
-// take returns the next n bytes, nil if there are fewer.
+// take returns the next n bytes, or nil if there are fewer.
 func (r *reader) take(n uint64) []byte {
 	if r.err != nil {
 		return nil
@@ -130,7 +130,7 @@ func (r *reader) sleb() int64 {
 	}
 }
 
-// cstring reads a string that a zero byte ends.
+// cstring reads a zero-terminated string.
 func (r *reader) cstring() string {
 	for i := r.pos; i < len(r.b) && r.err == nil; i++ {
 		if r.b[i] == 0 {

@@ -1,10 +1,10 @@
 package ehframe
 
-// RuleKind says how the caller's value of a register is found.
+// RuleKind is the kind of a register rule.
 type RuleKind uint8
 
-// The register rules of DWARF 5, 6.4.1. Unspecified is not one of them: the
-// call frame information does not mention the register, and the ABI decides.
+// The register rules of DWARF 5, 6.4.1. Unspecified is not in DWARF: the call frame information
+// does not mention the register, and the ABI decides.
 const (
 	Unspecified   RuleKind = iota
 	Undefined              // the value is lost
@@ -24,13 +24,13 @@ type Rule struct {
 	Expr   []byte // Expression, ValExpression: DWARF expression; refers to the section's bytes
 }
 
-// RegisterRule is a rule with the DWARF number of the register it is about.
+// RegisterRule is a rule together with the DWARF number of its register.
 type RegisterRule struct {
 	Number uint16
 	Rule
 }
 
-// CFAKind says how the canonical frame address is found.
+// CFAKind is the kind of a CFA rule.
 type CFAKind uint8
 
 // The CFA rules of DWARF 5, 6.4.2.2.
@@ -44,14 +44,14 @@ const (
 type CFA struct {
 	Kind   CFAKind
 	Reg    uint16
-	Offset int64  // kept, as libgcc does, while an expression applies
+	Offset int64  // kept during a CFAExpression, as libgcc does
 	Expr   []byte // refers to the section's bytes
 }
 
-// Row is the rules that apply to the text from Start to before End.
+// Row holds the rules for the text in [Start, End).
 type Row struct {
 	Start, End uint64         // ELF virtual addresses
-	CFA        CFA            // how to find the CFA
+	CFA        CFA            // rule of the CFA
 	Registers  []RegisterRule // in ascending order of Number; without Unspecified
 	ArgsSize   uint64         // DW_CFA_GNU_args_size: bytes of pushed arguments
 	SignedRA   bool           // arm64: the return address carries a pointer authentication code
@@ -68,8 +68,8 @@ func (r *Row) Rule(reg uint16) Rule {
 	return Rule{}
 }
 
-// set makes rule the rule of reg; Unspecified removes it. It reports false if
-// there are too many registers.
+// set sets the rule of reg; Unspecified removes it. It returns false if there are too many
+// registers.
 func (r *Row) set(reg uint16, rule Rule) bool {
 	i := 0
 	for i < len(r.Registers) && r.Registers[i].Number < reg {
@@ -92,7 +92,7 @@ func (r *Row) set(reg uint16, rule Rule) bool {
 	return true
 }
 
-// assign makes r equal to o but for the addresses, without sharing Registers.
+// assign copies o to r, except the addresses, without sharing Registers.
 func (r *Row) assign(o *Row) {
 	registers := append(r.Registers[:0], o.Registers...)
 	start, end := r.Start, r.End

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// Segment is a loaded part of the file, as its program header states it.
+// Segment is a PT_LOAD segment, as its program header describes it.
 type Segment struct {
 	Offset uint64 // in the file
 	Filesz uint64 // bytes in the file
@@ -13,7 +13,7 @@ type Segment struct {
 	Memsz  uint64 // bytes in memory
 }
 
-// findSegments notes what is loaded: each mapping of the file asks for it.
+// findSegments keeps the PT_LOAD segments, which are needed for each mapping of the file.
 func (f *File) findSegments() {
 	for _, p := range f.elf.Progs {
 		if p.Type != elf.PT_LOAD {
@@ -26,12 +26,12 @@ func (f *File) findSegments() {
 	}
 }
 
-// TextSegments returns the executable PT_LOAD segments in the file's order. They are not to
-// be changed.
+// TextSegments returns the executable PT_LOAD segments in the file's order. Callers must not change
+// the slice.
 func (f *File) TextSegments() []Segment { return f.text }
 
-// OpenText returns the executable PT_LOAD segments with their bytes, as far as
-// the file holds them; those that it does not are left out.
+// OpenText returns the executable PT_LOAD segments with their bytes. It leaves out segments that
+// the file does not hold completely.
 func (f *File) OpenText() []*SectionReader {
 	var text []*SectionReader
 	for _, s := range f.TextSegments() {
@@ -42,9 +42,9 @@ func (f *File) OpenText() []*SectionReader {
 	return text
 }
 
-// CodeRanges returns the ELF virtual addresses [start, end) that hold code: of the
-// sections that say so, for linkers put constants into the same segment, or else of
-// the executable segments.
+// CodeRanges returns the ELF virtual addresses [start, end) that hold code. These are the
+// executable sections, because linkers put constants into the same segment, or the executable
+// segments if there are no such sections.
 func (f *File) CodeRanges() [][2]uint64 {
 	var code [][2]uint64
 	for _, s := range f.elf.Sections {
@@ -73,8 +73,8 @@ func segmentOf(p *elf.Prog) Segment {
 // address. For an executable at its fixed address bias is 0; for a prelinked
 // library loaded below its preferred address it is "negative".
 //
-// The mapping may be any part of a loaded segment, as mprotect leaves them. ok
-// is false if no PT_LOAD segment covers mapOffset.
+// The mapping may be any part of a loaded segment, as mprotect leaves it. ok is false if no PT_LOAD
+// segment covers mapOffset.
 func (f *File) Bias(mapStart, mapEnd, mapOffset uint64) (bias uint64, ok bool) {
 	if mapEnd <= mapStart {
 		return 0, false
@@ -90,10 +90,10 @@ func (f *File) Bias(mapStart, mapEnd, mapOffset uint64) (bias uint64, ok bool) {
 	return bias, best > 0
 }
 
-// mappingFit says how well a mapping of size bytes at file offset offset fits a
-// segment; 0 is not at all. The kernel maps whole pages, so that the page where
-// one segment ends and the next begins belongs to both: then an executable
-// segment, one that begins with the mapping, and one that holds all of it win.
+// mappingFit returns how well a mapping of size bytes at file offset offset fits a segment, 0 if
+// not at all. The kernel maps whole pages, so a page with the end of one segment and the start of
+// the next belongs to both. Then the function prefers an executable segment, a segment that starts
+// with the mapping, and a segment that holds the whole mapping.
 func mappingFit(p *elf.Prog, size, offset, page uint64) int {
 	start := p.Off &^ (page - 1)
 	end := alignUp(p.Off+p.Filesz, page)

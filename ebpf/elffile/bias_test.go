@@ -74,8 +74,7 @@ func TestBiasOfSharedLibrary(t *testing.T) {
 	}
 }
 
-// checkBias compares the address that the program printed for a function with
-// the one that nm says.
+// checkBias compares the address that the program printed for a function with nm's.
 func checkBias(t *testing.T, path, output, function string) (bias uint64) {
 	t.Helper()
 	f := open(t, path)
@@ -96,7 +95,7 @@ func checkBias(t *testing.T, path, output, function string) (bias uint64) {
 		if bias, ok = f.Bias(start, end, offset); !ok {
 			t.Fatalf("no bias for mapping %s", line)
 		}
-		// A part of the mapping, as mprotect would split it off.
+		// Use a part of the mapping, as mprotect would split it.
 		if page := uint64(os.Getpagesize()); end-start > page {
 			part, ok := f.Bias(start+page, end, offset+page)
 			if !ok || part != bias {
@@ -149,7 +148,7 @@ func TestBiasWhereSegmentsShareAPage(t *testing.T) {
 		{0x202000, 0x206000, 0x1000, 0},           // text
 		{0x10202000, 0x10206000, 0x1000, 1 << 28}, // the same, moved
 		{0x203000, 0x206000, 0x2000, 0},
-		{0x206000, 0x207000, 0x4000, 0x1000}, // ambiguous: an executable mapping is assumed
+		{0x206000, 0x207000, 0x4000, 0x1000}, // ambiguous: assumed to be an executable mapping
 	} {
 		bias, ok := f.Bias(tt.start, tt.end, tt.offset)
 		if !ok || bias != tt.want {

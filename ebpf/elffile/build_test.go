@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// run runs a tool and returns what it prints.
+// run runs a tool and returns its output.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	need.Tools(t, name)
@@ -24,8 +24,8 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// compile returns a program that gcc has made of C source, in a folder of its own: the
-// caller may change it. gcc makes it once, unless flags name another file of this test.
+// compile returns a program that gcc built from C source, in its own folder, so that the caller may
+// change it. gcc builds it only once, unless flags name another file of this test.
 func compile(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	need.Tools(t, "gcc")
@@ -77,7 +77,7 @@ func open(t testing.TB, path string) *File {
 	return f
 }
 
-// libc returns the path of the C library that this host runs.
+// libc returns the path of this host's C library.
 func libc(t testing.TB) string {
 	t.Helper()
 	for _, pattern := range []string{"/lib/*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6"} {

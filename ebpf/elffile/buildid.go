@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 )
 
-// Limits on notes: real ones are well below.
+// Limits on notes. Real notes are well below.
 const (
 	maxNotes   = 1 << 20 // bytes of one note section or segment
 	maxBuildID = 128     // bytes of a build ID; GNU's has 20, Go's some 83
@@ -23,18 +23,19 @@ func (f *File) BuildID() string {
 	return hex.EncodeToString(f.note("GNU", noteGNUBuildID))
 }
 
-// GoBuildID returns the Go tool chain's build ID as it stands in the file, ""
+// GoBuildID returns the Go tool chain's build ID as it is stored in the file, ""
 // if there is none. It is text with slashes, not hex.
 func (f *File) GoBuildID() string { return string(f.note("Go", noteGoBuildID)) }
 
-// IsGo reports whether the Go tool chain made the file: it has the tool chain's
-// build ID or its table of functions, which strip leaves alone.
+// IsGo reports whether the Go tool chain made the file: it has the tool chain's build ID or its
+// function table. strip keeps both.
 func (f *File) IsGo() bool {
 	return f.GoBuildID() != "" || f.HasSection(".gopclntab") || f.HasSection(".data.rel.ro.gopclntab")
 }
 
-// note returns the description of the first such note that has one. Segments
-// come first, as the kernel reads them; a separate debug file has the sections.
+// note returns the description of the first note of the given owner and type that has a
+// description. It reads segments first, as the kernel does, and then sections, which separate debug
+// files have.
 func (f *File) note(owner string, typ uint32) []byte {
 	for _, p := range f.elf.Progs {
 		if p.Type == elf.PT_NOTE {
@@ -58,8 +59,8 @@ func (f *File) noteAt(off, size, align uint64, owner string, typ uint32) []byte 
 	if err != nil {
 		return nil
 	}
-	// Notes are padded to 4 bytes or, in 64-bit property notes, to 8; headers
-	// that state the wrong one exist, so the other is tried as well.
+	// Notes are padded to 4 bytes or, in 64-bit property notes, to 8. Some headers state the wrong
+	// alignment, so try both.
 	first, second := 4, 8
 	if align == 8 {
 		first, second = 8, 4

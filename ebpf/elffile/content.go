@@ -15,8 +15,8 @@ import (
 // ErrChanged says that a file was written to after it was opened.
 var ErrChanged = errors.New("the file was written to after it was opened")
 
-// Fd returns the descriptor of the open file, -1 if the image is no file. It is the
-// File's and ends with it.
+// Fd returns the descriptor of the open file, or -1 if the image is not a file. The File owns the
+// descriptor.
 func (f *File) Fd() int {
 	file, ok := f.r.(*os.File)
 	if !ok {
@@ -25,8 +25,8 @@ func (f *File) Fd() int {
 	return int(file.Fd())
 }
 
-// Shape is the same for two files whose build ID, type, machine, entry point and
-// program headers are equal. It is not readable, and costs no reading of segments.
+// Shape returns a key that is equal for two files with the same build ID, type, machine, entry
+// point and program headers. The key is not readable text. Shape does not read the segments.
 func (f *File) Shape() string {
 	h := sha256.New()
 	fmt.Fprintln(h, f.BuildID(), f.elf.FileHeader.Class, f.elf.Machine, f.elf.Type, f.elf.Entry)
@@ -36,20 +36,20 @@ func (f *File) Shape() string {
 	return string(h.Sum(nil))
 }
 
-// Sum is a SHA-256; zero stands for nothing.
+// Sum is a SHA-256; zero means that there are no such parts.
 type Sum [sha256.Size]byte
 
-// Content says whether files of one Shape are equal.
+// Content holds checksums that show whether two files of the same Shape are equal.
 type Content struct {
-	Code    Sum // of what is loaded: the same code at the same addresses
-	Rows    Sum // and of all else that unwind rows come from: .debug_frame, and where loaded sections lie
+	Code    Sum // of the loaded segments: the same code at the same addresses
+	Rows    Sum // of Code, the headers of loaded sections and the call frame sections: all input of unwind rows
 	Symbols Sum // of the full symbol table, if there is one
 	Debug   Sum // of DWARF data
-	Links   Sum // of what else leads to names: symbols in .gnu_debugdata, names of other files
+	Links   Sum // of other sources of names: symbols in .gnu_debugdata, names of other files
 }
 
-// NamesOf reports whether what names the code of a file with content c may name that of
-// one with content o: nothing there says anything else.
+// NamesOf reports whether the names of a file with content c are valid for a file with content o:
+// the code is equal, and o has no other source of names.
 func (c *Content) NamesOf(o *Content) bool {
 	none := Sum{}
 	return c.Code == o.Code && (o.Symbols == none || o.Symbols == c.Symbols) &&
@@ -60,8 +60,9 @@ func (c *Content) NamesOf(o *Content) bool {
 // MaxContent bounds the bytes that Content reads.
 const MaxContent = 1 << 30
 
-// Content reads all that an image is unwound and named by. What stripping changes in the
-// ELF header does not count. The error is ErrTooLarge beyond MaxContent.
+// Content reads all parts of an image that unwinding and symbolization use. It ignores the fields
+// of the ELF header that stripping changes. The error is ErrTooLarge if the parts exceed
+// MaxContent.
 func (f *File) Content() (c Content, err error) {
 	defer recoverAs(&err)
 	d := digest{file: f, Hash: sha256.New(), left: MaxContent}
@@ -76,8 +77,7 @@ func (f *File) Content() (c Content, err error) {
 			fmt.Fprintf(d, "%q %d %d %d %d %d\n", s.Name, s.Type, s.Flags, s.Addr, s.Offset, s.Size)
 		}
 	}
-	// Sections of call frame information are found by their headers, which may lead to
-	// bytes that are not loaded.
+	// The headers of call frame sections may lead to bytes that are not loaded.
 	d.addSections(func(name string) bool {
 		return slices.Contains([]string{".eh_frame", ".eh_frame_hdr", ".debug_frame", ".zdebug_frame"}, name)
 	})
@@ -91,11 +91,11 @@ func (f *File) Content() (c Content, err error) {
 	return c, d.err
 }
 
-// digest takes parts of a file until one cannot be read.
+// digest adds parts of a file to a hash until a part cannot be read.
 type digest struct {
 	file *File
 	hash.Hash
-	left uint64 // bytes that may be read yet
+	left uint64 // bytes that may still be read
 	err  error
 }
 
@@ -120,7 +120,7 @@ func (d *digest) addSections(wanted func(name string) bool) (found bool) {
 	return found
 }
 
-// add adds size bytes of the file from off on.
+// add adds size bytes of the file, starting at off.
 func (d *digest) add(off, size uint64) {
 	switch {
 	case d.err != nil:
@@ -138,7 +138,7 @@ func (d *digest) add(off, size uint64) {
 	}
 }
 
-// copyContent writes size bytes from off on.
+// copyContent writes size bytes of r, starting at off.
 func copyContent(w io.Writer, r io.ReaderAt, off, size uint64) error {
 	buf := make([]byte, min(size, contentChunk))
 	for size > 0 {
@@ -146,11 +146,11 @@ func copyContent(w io.Writer, r io.ReaderAt, off, size uint64) error {
 		if err := readFullAt(r, b, off); err != nil {
 			return err
 		}
-		w.Write(b) // a hash takes all
+		w.Write(b) // a hash accepts all bytes
 		off, size = off+uint64(len(b)), size-uint64(len(b))
 	}
 	return nil
 }
 
-// contentChunk is how much is read at once.
+// contentChunk is the size of one read.
 const contentChunk = 256 << 10

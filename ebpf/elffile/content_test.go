@@ -10,8 +10,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestContent compares a program with copies of which one part each is changed by other
-// tools.
+// TestContent compares a program with copies in which other tools changed one part.
 func TestContent(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -48,8 +47,8 @@ func TestContent(t *testing.T) {
 	for _, c := range []struct {
 		name                  string
 		command               []string
-		code, rows            bool // are those of the original
-		itNames, isNamed, all bool // it may name the original, and be named by it; all is equal
+		code, rows            bool // equal to the original's
+		itNames, isNamed, all bool // it may name the original; the original may name it; all is equal
 	}{
 		{"copy", []string{"cp", path("program"), path("copy")}, true, true, true, true, true},
 		{"stripped", []string{"strip", "-o", path("stripped"), path("program")}, true, true, false, true, false},
@@ -85,7 +84,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestReopenOfWhatWasWritten: names are not read of what is no longer there.
+// TestReopenOfWhatWasWritten checks that no names are read from a file that was overwritten.
 func TestReopenOfWhatWasWritten(t *testing.T) {
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {

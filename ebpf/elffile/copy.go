@@ -11,26 +11,26 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Copies opens files that may hang when they are read, see procfs.Local. It copies them
-// into temporary files without name, which cannot. The zero value is useful. Its methods
-// may be called concurrently.
+// Copies opens files whose reads may hang, see procfs.Local. It copies them into unnamed temporary
+// files, whose reads do not hang. The zero value is ready to use. Its methods may be called
+// concurrently.
 type Copies struct {
-	Limit int64 // bytes of all copies that are open; 0: MaxCopies
+	Limit int64 // bytes of all open copies; MaxCopies if 0
 
 	used atomic.Int64
 }
 
-// MaxCopy is the size of the largest file that is copied, CopyTime how long that may take,
-// and MaxCopies how large all copies together are. Never is more than half of the free
-// space of the file system taken.
+// MaxCopy bounds the size of a copied file, CopyTime the duration of the copy, and MaxCopies the
+// size of all copies together. A copy never takes more than half of the free space of the file
+// system.
 const (
 	MaxCopy   = 256 << 20
 	MaxCopies = 2 << 30
 	CopyTime  = time.Minute
 )
 
-// Open is NewFromFile for a file that is copied if it is not local. The error is ErrTooLarge for what
-// is beyond a bound. f is closed.
+// Open is NewFromFile, but copies a file that is not local. The error is ErrTooLarge if the file
+// exceeds a limit. Open takes ownership of f.
 func (c *Copies) Open(f procfs.File) (*File, error) {
 	if _, local := f.(*os.File); local {
 		return NewFromFile(f)
@@ -49,7 +49,7 @@ func (c *Copies) Open(f procfs.File) (*File, error) {
 	return file, nil
 }
 
-// copied is an open copy, which counts until it is closed.
+// copied is an open copy. It counts in Copies.used until it is closed.
 type copied struct {
 	*os.File
 	size int64

@@ -13,7 +13,7 @@ import (
 // slowFile is a file that is not local.
 type slowFile struct{ *os.File }
 
-// TestCopies copies files until all copies together are too large, and again when one is
+// TestCopies copies files until the limit for all copies is reached, and copies again after one is
 // closed.
 func TestCopies(t *testing.T) {
 	image, err := os.ReadFile("/proc/self/exe")

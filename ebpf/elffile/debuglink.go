@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// maxDebugLink bounds .gnu_debuglink: a file name, padding and a CRC.
+// maxDebugLink bounds the size of .gnu_debuglink: a file name, padding and a CRC.
 const maxDebugLink = 4096 + 8
 
-// DebugLink returns what .gnu_debuglink says: the file name of the separate
-// debug file and the CRC-32 (IEEE) of its content. ok is false if there is no
-// such section or its name is not a plain file name.
-// Format: GDB manual, "Separate Debug Files".
+// DebugLink returns the content of .gnu_debuglink: the file name of the separate debug file and the
+// CRC-32 (IEEE) of its content. ok is false if there is no such section or the name is not a plain
+// file name.
+//
+// The format is described in the GDB manual, "Separate Debug Files".
 func (f *File) DebugLink() (name string, crc uint32, ok bool) {
 	s := f.section(".gnu_debuglink")
 	if s == nil {
@@ -44,11 +45,10 @@ func parseDebugLink(data []byte, bo binary.ByteOrder) (name string, crc uint32, 
 	return name, bo.Uint32(data[crcAt:]), true
 }
 
-// AltLink returns the name in .gnu_debugaltlink and the build ID, lower-case
-// hex, of the supplementary file that it names, to which dwz moved what several
-// debug files have in common. The name is absolute or relative to the folder of
-// this file. DWARF 5's .debug_sup is read too, which has a checksum in the place of
-// the build ID.
+// AltLink returns the file name in .gnu_debugaltlink and the build ID, in lower-case hex, of that
+// supplementary file. dwz moves content that several debug files share into the supplementary file.
+// The name is absolute or relative to the folder of this file. AltLink also reads .debug_sup of
+// DWARF 5, which has a checksum in place of the build ID.
 func (f *File) AltLink() (name, buildID string, ok bool) {
 	if s := f.section(".gnu_debugaltlink"); s != nil {
 		data, err := f.sectionData(s, maxDebugLink)
@@ -69,9 +69,9 @@ func (f *File) AltLink() (name, buildID string, ok bool) {
 	return parseDebugSup(data, f.elf.ByteOrder)
 }
 
-// parseDebugSup decodes a version, 5, a flag that is set in the
-// supplementary file itself, its name, and a block that identifies it (DWARF 5
-// section 7.3.6).
+// parseDebugSup decodes .debug_sup: the version 5, a flag that is set only in the supplementary
+// file itself, the name of the supplementary file, and a block that identifies it (DWARF 5 section
+// 7.3.6).
 func parseDebugSup(data []byte, bo binary.ByteOrder) (name, id string, ok bool) {
 	if len(data) < 4 || bo.Uint16(data) != 5 || data[2] != 0 {
 		return "", "", false
@@ -89,5 +89,5 @@ func parseDebugSup(data []byte, bo binary.ByteOrder) (name, id string, ok bool) 
 	return string(data[:end]), hex.EncodeToString(rest[n : n+int(size)]), true
 }
 
-// ByteOrder returns the order of the bytes in numbers.
+// ByteOrder returns the byte order of the image.
 func (f *File) ByteOrder() binary.ByteOrder { return f.elf.ByteOrder }

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// maxHashChain bounds the symbols that are looked at for one name. Chains of real
-// tables have a handful.
+// maxHashChain bounds the symbols that are compared with one name. Chains of real tables have a
+// handful.
 const maxHashChain = 1 << 12
 
-// DynamicSymbol returns the symbol of that name that the image exports (.dynsym), of any
-// type, and false if there is none. It goes by the table .gnu.hash, so that asking a file
-// for a name that it does not have costs a few small reads; a file without that table
-// exports nothing here.
+// DynamicSymbol returns the exported symbol (.dynsym) of that name, of any type, and false if there
+// is none. It uses the table .gnu.hash, so a lookup of a missing name costs a few small reads. It
+// finds no symbols in a file without that table.
 func (f *File) DynamicSymbol(name string) (Symbol, bool, error) {
 	hash := f.elf.SectionByType(elf.SHT_GNU_HASH)
 	table := f.elf.SectionByType(elf.SHT_DYNSYM)
@@ -35,8 +34,8 @@ func (f *File) DynamicSymbol(name string) (Symbol, bool, error) {
 	return s, ok, nil
 }
 
-// hashTable reads a .gnu.hash section: four words, a Bloom filter of words of 64 bits,
-// buckets and chains of 32 bits. The error of the first read that failed stays.
+// hashTable reads a .gnu.hash section: four words, a Bloom filter of 64-bit words, and buckets and
+// chains of 32-bit words. err is the error of the first read that failed.
 type hashTable struct {
 	file         *File
 	offset, size uint64
@@ -67,7 +66,7 @@ func (h *hashTable) find(name string, table, names *elf.Section) (Symbol, bool) 
 			}
 		}
 		if entry&1 != 0 {
-			break // the last of its chain
+			break // the last entry of the chain
 		}
 	}
 	return Symbol{}, false
@@ -91,7 +90,7 @@ func (h *hashTable) symbol(i uint32, name string, table, names *elf.Section) (Sy
 	return s.Symbol, h.err == nil && string(text) == name+"\x00"
 }
 
-// read fills b from an offset in the section.
+// read fills b from offset off of the section.
 func (h *hashTable) read(b []byte, off uint64) {
 	if h.err == nil && (off > h.size || uint64(len(b)) > h.size-off) {
 		h.err = ErrTruncated
@@ -127,8 +126,8 @@ func gnuHash(name string) uint32 {
 	return h
 }
 
-// IsMusl reports whether the image is linked to the C library musl: by its loader, or by
-// the library that it needs.
+// IsMusl reports whether the image is linked to the C library musl. It checks the name of the
+// dynamic loader and the names of the required libraries.
 func (f *File) IsMusl() bool {
 	names := f.dynamicStrings(elf.DT_NEEDED)
 	if loader := f.section(".interp"); loader != nil {

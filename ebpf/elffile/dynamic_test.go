@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestDynamicSymbol compares what is found by the hash table with the list of nm: all that a
-// library exports, and nothing else.
+// TestDynamicSymbol compares lookups in the hash table with the list of nm: all symbols that a
+// library exports, and only those.
 func TestDynamicSymbol(t *testing.T) {
 	need.Tools(t, "gcc", "nm")
 	dir := t.TempDir()

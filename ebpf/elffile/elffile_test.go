@@ -196,8 +196,8 @@ func TestCompressedSections(t *testing.T) {
 	}
 }
 
-// TestOpenSection checks that opening sections does not read them, and that they
-// are the ones that objcopy extracts.
+// TestOpenSection checks that opening sections does not read them, and that their content is equal
+// to objcopy's.
 func TestOpenSection(t *testing.T) {
 	f := open(t, libc(t))
 	for name, open := range map[string]func() (*SectionReader, error){".eh_frame": f.OpenEHFrame,

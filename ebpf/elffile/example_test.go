@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// Open reads the headers of an executable. What is read of its sections is bounded,
-// because anybody may have written the file.
+// Open reads the headers of an executable. Reads of its sections are bounded, because the file is
+// not trusted.
 func ExampleOpen() {
 	path, err := os.Executable()
 	if err != nil {

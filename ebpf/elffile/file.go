@@ -1,11 +1,10 @@
-// Package elffile reads what a profiler needs from an ELF image: build ID, load
-// bias, unwind sections, function symbols and the debug link.
+// Package elffile reads the parts of an ELF image that a profiler needs: build ID, load bias,
+// unwind sections, function symbols and the debug link.
 //
-// Images come from processes that we do not control, so every size is checked
-// against the file and against a limit before memory is spent on it, and a
-// damaged section table does not hide the program headers. Reads are made with
-// pread, never through a mapping: a file truncated underneath must give an
-// error, not SIGBUS.
+// Images come from processes that the profiler does not control. Every size is checked against the
+// file and against a limit before memory is allocated, and a damaged section table does not hide
+// the program headers. The package reads with pread, never through a mapping: if a file is
+// truncated during a read, the result must be an error, not SIGBUS.
 package elffile
 
 import (
@@ -29,7 +28,7 @@ var (
 	ErrNoSection = errors.New("no such section")
 	// ErrTooLarge says that a part of the file exceeds this package's limits.
 	ErrTooLarge = errors.New("exceeds the size limit")
-	// ErrBusy says that so much was read or decompressed lately that this has to wait.
+	// ErrBusy says that too many bytes were read or decompressed recently; try again later.
 	ErrBusy = errors.New("too much was read at once, this file's turn comes later")
 	// ErrTruncated says that a header points past the end of the file.
 	ErrTruncated = errors.New("reaches past the end of the file")
@@ -37,31 +36,30 @@ var (
 	ErrNotRegular = procfs.ErrNotRegular
 )
 
-// File is an open ELF image. Its methods may be called concurrently, Close
-// excepted.
+// File is an open ELF image. Its methods, except Close, may be called concurrently.
 type File struct {
 	elf    *elf.File
-	loads  []*elf.Prog // its PT_LOAD segments
-	text   []Segment   // those of them that are executable
+	loads  []*elf.Prog // PT_LOAD segments
+	text   []Segment   // executable PT_LOAD segments
 	r      io.ReaderAt
 	size   uint64 // bytes in the image; math.MaxInt64 when unknown
 	closer io.Closer
 
-	modified time.Time    // of the file, when it was opened
-	spilled  atomic.Int64 // bytes that were decompressed into a Spill
+	modified time.Time    // modification time of the file at Open
+	spilled  atomic.Int64 // bytes decompressed into a Spill
 }
 
 // Open opens the image at path. The caller closes it.
 func Open(path string) (*File, error) {
-	f, err := procfs.Open("", path) // not a pipe in the place of a library
+	f, err := procfs.Open("", path) // never blocks on a pipe in place of a library
 	if err != nil {
-		return nil, err // names the operation and the path already
+		return nil, err // already names the operation and the path
 	}
 	return NewFromFile(f)
 }
 
-// NewFromFile reads the image from an open file and owns it from then on: Close
-// closes it, and so does an error here. Of a file that is not local, see procfs.File, no section is mapped as it is.
+// NewFromFile reads the image from an open file and takes ownership of f, also if it returns an
+// error. It does not map sections of a file that is not local, see procfs.File.
 func NewFromFile(f procfs.File) (*File, error) {
 	file, err := fromFile(f)
 	if err != nil {
@@ -146,8 +144,9 @@ func (f *File) IsLoader() bool {
 	return strings.HasPrefix(f.soname(), "ld-linux")
 }
 
-// IsStarted reports whether the kernel starts programs at the image's entry point: it is a program, or a dynamic
-// loader. A library may have an entry point, which means nothing unless it is run as a program.
+// IsStarted reports whether the kernel starts programs at the image's entry point: the image is a
+// program or a dynamic loader. The entry point of a library has no meaning unless the library is
+// run as a program.
 func (f *File) IsStarted() bool {
 	if f.elf.Entry == 0 {
 		return false
@@ -170,7 +169,7 @@ func (f *File) IsStarted() bool {
 	return ok && err == nil // musl's C library is its loader
 }
 
-// soname returns the name that the image gives itself as a library, "" without one.
+// soname returns the image's own library name (DT_SONAME), "" if it has none.
 func (f *File) soname() string {
 	if found := f.dynamicStrings(elf.DT_SONAME); len(found) > 0 {
 		return found[0]
@@ -178,13 +177,13 @@ func (f *File) soname() string {
 	return ""
 }
 
-// dynamicStrings returns the strings of a tag of the dynamic section.
+// dynamicStrings returns the strings of a tag in the dynamic section.
 func (f *File) dynamicStrings(tag elf.DynTag) []string {
 	dynamic := f.elf.SectionByType(elf.SHT_DYNAMIC)
 	if dynamic == nil || int(dynamic.Link) >= len(f.elf.Sections) {
 		return nil
 	}
-	// debug/elf reads all of both sections.
+	// debug/elf reads both sections completely.
 	names := f.elf.Sections[dynamic.Link]
 	if packed(dynamic) || packed(names) || dynamic.Size > maxDynamic || names.Size > maxDynamicSymbols {
 		return nil
@@ -196,8 +195,8 @@ func (f *File) dynamicStrings(tag elf.DynTag) []string {
 	return found
 }
 
-// IsCLibrary reports whether the image is glibc's C library: of that name, with a
-// loader, and of a size for which the names in it may be read.
+// IsCLibrary reports whether the image is glibc's C library: it has that name and a loader, and is
+// small enough to read its names.
 func (f *File) IsCLibrary() bool {
 	const most = 8 << 20
 	hasLoader := slices.ContainsFunc(f.elf.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
@@ -222,7 +221,7 @@ func (f *File) readRange(off, size, most uint64) ([]byte, error) {
 	return readAll(io.NewSectionReader(f.r, int64(off), int64(size)), size)
 }
 
-// readChunk is how much is allocated on the word of a header alone.
+// readChunk bounds the memory that is allocated only because a header claims a size.
 const readChunk = 1 << 20
 
 // readAll reads exactly size bytes, and grows its buffer only as bytes arrive.
@@ -251,7 +250,7 @@ func readFullAt(r io.ReaderAt, buf []byte, off uint64) error {
 	n, err := r.ReadAt(buf, int64(off))
 	switch {
 	case n == len(buf):
-		return nil // io.EOF may come with the last bytes
+		return nil // the last bytes may come with io.EOF
 	case err == io.EOF:
 		return ErrTruncated
 	}

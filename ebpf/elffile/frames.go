@@ -12,8 +12,7 @@ func (f *File) OpenDebugFrame() (*SectionReader, error) { return f.OpenSection("
 // DebugFrame reads .debug_frame, see Section.
 func (f *File) DebugFrame() (*Section, error) { return loaded(f.OpenDebugFrame()) }
 
-// OpenEHFrameHdr finds .eh_frame_hdr, in a file without sections by
-// PT_GNU_EH_FRAME.
+// OpenEHFrameHdr finds .eh_frame_hdr. In a file without sections it uses PT_GNU_EH_FRAME.
 func (f *File) OpenEHFrameHdr() (*SectionReader, error) {
 	const name = ".eh_frame_hdr"
 	s, err := f.OpenSection(name)
@@ -35,8 +34,8 @@ func (f *File) OpenEHFrameHdr() (*SectionReader, error) {
 // EHFrameHdr reads .eh_frame_hdr, see OpenEHFrameHdr.
 func (f *File) EHFrameHdr() (*Section, error) { return loaded(f.OpenEHFrameHdr()) }
 
-// debugOnly reports whether vaddr lies in a section whose bytes were left out,
-// as objcopy --only-keep-debug does without adapting the program headers.
+// debugOnly reports whether vaddr is in a section without bytes in the file. objcopy
+// --only-keep-debug leaves the bytes out and does not adapt the program headers.
 func (f *File) debugOnly(vaddr uint64) bool {
 	for _, s := range f.elf.Sections {
 		if s.Type == elf.SHT_NOBITS && vaddr >= s.Addr && vaddr-s.Addr < s.Size {
@@ -46,9 +45,9 @@ func (f *File) debugOnly(vaddr uint64) bool {
 	return false
 }
 
-// OpenEHFrame finds .eh_frame. In a file without sections it is found through the
-// eh_frame_ptr of .eh_frame_hdr; its end is then unknown and Size goes on to the
-// end of the segment: the section's zero terminator says where it ends.
+// OpenEHFrame finds .eh_frame. In a file without sections it follows eh_frame_ptr of .eh_frame_hdr.
+// The end of the section is then unknown, and Size extends to the end of the segment; the section's
+// zero terminator marks its end.
 func (f *File) OpenEHFrame() (*SectionReader, error) {
 	const name = ".eh_frame"
 	s, err := f.OpenSection(name)

@@ -12,7 +12,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// exercise calls every reader, whatever the image holds.
+// exercise calls every reader with any image.
 func exercise(f *File) {
 	f.BuildID()
 	f.GoBuildID()

@@ -7,16 +7,16 @@ import (
 	"io"
 )
 
-// Limits on what opening a file may read. The largest executables known have
-// some tens of thousands of sections (-ffunction-sections objects).
+// Limits on the reads when a file is opened. The largest known files have some tens of thousands of
+// sections (objects built with -ffunction-sections).
 const (
 	maxSections     = 1 << 18
 	maxSectionNames = 16 << 20 // bytes of .shstrtab
 )
 
-// parseHeaders reads the ELF, program and section headers. A section table that
-// is damaged or absurdly large is left out: the kernel runs such files too, by
-// their program headers.
+// parseHeaders reads the ELF, program and section headers. It ignores a section table that is
+// damaged or absurdly large, because the kernel also runs such files: it uses the program headers
+// only.
 func parseHeaders(r io.ReaderAt, size uint64) (*elf.File, error) {
 	if sectionTableUsable(r, size) {
 		if f, err := newELF(r); err == nil {
@@ -26,8 +26,8 @@ func parseHeaders(r io.ReaderAt, size uint64) (*elf.File, error) {
 	return newELF(&sectionlessReader{r})
 }
 
-// newELF is elf.NewFile without its panics: debug/elf does not promise to
-// survive hostile input.
+// newELF is elf.NewFile, but returns panics as errors: debug/elf does not promise to survive
+// hostile input.
 func newELF(r io.ReaderAt) (f *elf.File, err error) {
 	defer recoverAs(&err)
 	return elf.NewFile(r)
@@ -39,8 +39,8 @@ func recoverAs(err *error) {
 	}
 }
 
-// headerLayout holds the offsets in the ELF header and in a section header that
-// differ between the classes (ELF gABI, "ELF Header" and "Section Header").
+// headerLayout holds the offsets in the ELF header and in a section header that differ between
+// 32-bit and 64-bit images (ELF gABI, "ELF Header" and "Section Header").
 type headerLayout struct {
 	word                      int // bytes of an address
 	ehsize                    int
@@ -66,8 +66,8 @@ func (l *headerLayout) readWord(bo binary.ByteOrder, b []byte) uint64 {
 	return bo.Uint64(b)
 }
 
-// identify reads the header's fixed part. ok is false when r does not hold an
-// ELF header, which elf.NewFile will explain better.
+// identify reads the ELF header. ok is false if r does not hold one; elf.NewFile returns a better
+// error.
 func identify(r io.ReaderAt) (l headerLayout, bo binary.ByteOrder, header []byte, ok bool) {
 	ident := make([]byte, elf.EI_NIDENT)
 	if _, err := r.ReadAt(ident, 0); err != nil {
@@ -84,13 +84,12 @@ func identify(r io.ReaderAt) (l headerLayout, bo binary.ByteOrder, header []byte
 	return l, bo, header, true
 }
 
-// sectionTableUsable reports whether elf.NewFile may be let loose on the section
-// headers: it reads all of them and the whole string table of their names, which
-// may be compressed.
+// sectionTableUsable reports whether it is safe to let elf.NewFile read the section headers.
+// elf.NewFile reads all headers and the whole string table of their names, which may be compressed.
 func sectionTableUsable(r io.ReaderAt, size uint64) bool {
 	l, bo, header, ok := identify(r)
 	if !ok {
-		return true // no ELF: let debug/elf find the words
+		return true // not ELF: debug/elf returns the error
 	}
 	shoff := l.readWord(bo, header[l.shoff:])
 	entsize := uint64(bo.Uint16(header[l.shentsize:]))

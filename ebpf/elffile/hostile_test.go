@@ -19,8 +19,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// patchSection changes a header in a copy of an image: where section name lies, and
-// how large it is.
+// patchSection changes a header in a copy of an image: the offset and size of section name.
 func patchSection(t *testing.T, path, name string, offset, size uint64) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -49,7 +48,7 @@ func patchSection(t *testing.T, path, name string, offset, size uint64) string {
 	return ""
 }
 
-// A sparse file takes no room and may have sections of any size.
+// A sparse file takes no disk space and may have sections of any size.
 func TestSparseSections(t *testing.T) {
 	const size = 3 << 30
 	library := compile(t, "int f(void) { return 0; }", "-shared", "-nostdlib", "-Wl,-e,f", "-g", "-Wl,--build-id")
@@ -122,7 +121,7 @@ func TestDecompressionBomb(t *testing.T) {
 	}
 }
 
-// What compresses as well as debug info does is bounded by file, by rate and by End.
+// Sections that compress as well as debug info are bounded by file, by rate and by End.
 func TestSpillBounds(t *testing.T) {
 	plain := compile(t, "int main(void) { return 0; }", "-g")
 	path := filepath.Join(t.TempDir(), "program")

@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// SectionRange returns the ELF virtual addresses [start, end) of a loaded section
-// that has all its bytes in the file, as they are.
+// SectionRange returns the ELF virtual addresses [start, end) of a loaded section whose bytes are
+// in the file, not compressed.
 func (f *File) SectionRange(name string) (start, end uint64, ok bool) {
 	s := f.section(name)
 	if s == nil || s.Addr == 0 || s.Flags&elf.SHF_COMPRESSED != 0 || s.Addr+s.Size < s.Addr {
@@ -32,9 +32,8 @@ func (f *File) LoadRanges() [][2]uint64 {
 	return ranges
 }
 
-// ReadVaddr fills p with the bytes that the file has for the ELF virtual address
-// vaddr and on. They are those before relocation. The error is ErrTruncated
-// unless one PT_LOAD segment holds them all.
+// ReadVaddr fills p with the bytes of the file at the ELF virtual address vaddr, without
+// relocations applied. The error is ErrTruncated unless one PT_LOAD segment holds all bytes.
 func (f *File) ReadVaddr(p []byte, vaddr uint64) error {
 	for _, seg := range f.elf.Progs {
 		if seg.Type != elf.PT_LOAD || vaddr < seg.Vaddr || vaddr-seg.Vaddr >= seg.Filesz {
@@ -49,18 +48,17 @@ func (f *File) ReadVaddr(p []byte, vaddr uint64) error {
 	return fmt.Errorf("read at ELF virtual address %#x: %w", vaddr, ErrTruncated)
 }
 
-// Limits on what RelativeRelocations reads. Chromium has half a million entries.
+// Limits on the reads of RelativeRelocations. Chromium has half a million entries.
 const (
 	maxDynamic     = 64 << 10  // bytes of the dynamic section
 	maxRelocations = 512 << 20 // bytes of the table
 	relaSize       = 24        // Elf64_Rela
 )
 
-// RelativeRelocations calls yield for every entry of the table DT_RELA that adds
-// the load bias alone, until yield returns false: the word at the ELF virtual
-// address at will hold value plus the bias (System V ABI, AMD64 supplement,
-// R_X86_64_RELATIVE; ELF for the Arm 64-bit Architecture, R_AARCH64_RELATIVE).
-// Only 64-bit images have them here. A file without the table has none.
+// RelativeRelocations calls yield for every entry of the table DT_RELA that adds only the load
+// bias, until yield returns false: the word at the ELF virtual address at will hold value plus the
+// bias (System V ABI, AMD64 supplement, R_X86_64_RELATIVE; ELF for the Arm 64-bit Architecture,
+// R_AARCH64_RELATIVE). It supports only 64-bit images. A file without the table has no entries.
 func (f *File) RelativeRelocations(yield func(at, value uint64) bool) error {
 	table, size, err := f.relaTable()
 	if err != nil || size == 0 {
@@ -85,8 +83,8 @@ func (f *File) RelativeRelocations(yield func(at, value uint64) bool) error {
 	return nil
 }
 
-// relaTable returns the address and the bytes of the table DT_RELA, whole
-// entries only; 0 bytes if there is none.
+// relaTable returns the address and the size in bytes of the table DT_RELA, rounded down to whole
+// entries. The size is 0 if there is no table.
 func (f *File) relaTable() (addr, size uint64, err error) {
 	if f.elf.Class != elf.ELFCLASS64 {
 		return 0, 0, nil
@@ -110,7 +108,7 @@ func (f *File) relaTable() (addr, size uint64, err error) {
 	return addr, size - size%relaSize, nil
 }
 
-// dynamicWord returns the value of the first entry with that tag, 0 without one.
+// dynamicWord returns the value of the first entry with the tag want, 0 if there is none.
 func (f *File) dynamicWord(dynamic []byte, want elf.DynTag) uint64 {
 	for ; len(dynamic) >= 16; dynamic = dynamic[16:] {
 		switch tag := elf.DynTag(f.elf.ByteOrder.Uint64(dynamic)); tag {

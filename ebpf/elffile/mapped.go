@@ -16,50 +16,49 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Mapped is the content of a section that is mapped into memory, so that only
-// what is read of it takes memory, which the kernel takes back when it is short.
+// Mapped is a section mapped into memory. Only pages that are read take memory, and the kernel
+// reclaims them when memory is short.
 //
-// Should the file be truncated, reading gives a fault: whoever reads it uses
-// debug.SetPanicOnFault.
+// A read faults if the file was truncated, so readers use debug.SetPanicOnFault.
 type Mapped struct {
-	Data []byte // not to be used after Close
+	Data []byte // invalid after Close
 
-	region []byte // that is mapped, with Data in it
-	spill  *Spill // that Data counts in
+	region []byte // the whole mapping, which contains Data
+	spill  *Spill // the Spill that counts Data, if any
 }
 
-// Spill is where sections go that are compressed in their file: decompressed,
-// into files without name, so that they too can be mapped. The zero value is
-// useful. Its methods may be called concurrently.
+// Spill decompresses sections into unnamed files, so that compressed sections can also be mapped.
+// The zero value is ready to use. Its methods may be called concurrently.
 type Spill struct {
-	// "": /var/tmp, or where that cannot be written, as in small containers, the folder that TMPDIR names
+	// Dir is the folder of the files. If "", it is /var/tmp, or the folder in TMPDIR if /var/tmp is
+	// not writable, as in small containers.
 	Dir       string
-	Limit     int64         // bytes of all sections at once; 0: DefaultSpill
-	FileLimit int64         // bytes of one file's sections, each time that they are decompressed; 0: DefaultFileSpill
-	Rate      *rate.Limiter // of bytes decompressed; nil: no limit
+	Limit     int64         // bytes of all open sections; DefaultSpill if 0
+	FileLimit int64         // bytes decompressed for one File, also if its sections are closed; DefaultFileSpill if 0
+	Rate      *rate.Limiter // decompressed bytes; no limit if nil
 
 	used  atomic.Int64
 	ended atomic.Bool
 }
 
-// Defaults of Spill. The debug info of a large C++ program has some 300 MiB. Never is
-// more than half of the free space of the file system taken.
+// Defaults of Spill. The debug info of a large C++ program has some 300 MiB. A section never takes
+// more than half of the free space of the file system.
 const (
 	DefaultSpill     = 2 << 30
 	DefaultFileSpill = 1 << 30
 )
 
-// errEnded says that nothing is decompressed any more.
+// errEnded says that the Spill has ended.
 var errEnded = errors.New("decompressing has ended")
 
-// Used returns the bytes of the sections that are open now.
+// Used returns the bytes of the open sections.
 func (s *Spill) Used() int64 { return s.used.Load() }
 
-// End stops what is being decompressed, with an error, and all that comes later.
-// Sections that are open stay so.
+// End stops all running decompressions and refuses later ones, with an error. Open sections stay
+// open.
 func (s *Spill) End() { s.ended.Store(true) }
 
-// reserve takes n bytes for a section of f, or says why it may not have them.
+// reserve reserves n bytes for a section of f, or returns the limit that forbids it.
 func (s *Spill) reserve(f *File, n uint64) error {
 	all, file := int64(DefaultSpill), int64(DefaultFileSpill)
 	if s.Limit != 0 {
@@ -88,8 +87,9 @@ func (s *Spill) reserve(f *File, n uint64) error {
 	return nil
 }
 
-// MapSection maps a section. One that is compressed is decompressed into spill, and one
-// of a slow file is copied there. Forms and errors are those of Section. The File may be closed before the section.
+// MapSection maps a section. It decompresses a compressed section into spill, and copies a section
+// of a file that is not local into spill. It accepts the same formats and returns the same errors
+// as Section. The File may be closed before the Mapped.
 func (f *File) MapSection(name string, spill *Spill) (*Mapped, error) {
 	m, err := f.mapSection(name, spill)
 	if err != nil {
@@ -124,12 +124,11 @@ func (f *File) mapSection(name string, spill *Spill) (*Mapped, error) {
 	return mapRange(file, s.Offset, s.Size)
 }
 
-// MaxMapped bounds the bytes of a section that is mapped as it is. The debug info of
+// MaxMapped bounds the bytes of a section that is mapped directly from its file. The debug info of
 // a browser has some 4 GiB.
 const MaxMapped = 16 << 30
 
-// mapRange maps a range of a file. Pages are read one by one: most of a section
-// is never looked at.
+// mapRange maps a range of a file, without read-ahead: most pages of a section are never read.
 func mapRange(file *os.File, off, size uint64) (*Mapped, error) {
 	if size == 0 {
 		return &Mapped{}, nil
@@ -142,7 +141,7 @@ func mapRange(file *os.File, off, size uint64) (*Mapped, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	_ = syscall.Madvise(region, syscall.MADV_RANDOM) // only costs more I/O if refused
+	_ = syscall.Madvise(region, syscall.MADV_RANDOM) // a failure only costs more I/O
 	return &Mapped{Data: region[lead : lead+size : lead+size], region: region}, nil
 }
 
@@ -161,11 +160,11 @@ func (s *Spill) take(f *File, content *timed, size uint64) (*Mapped, error) {
 	return m, nil
 }
 
-// write copies size bytes to a file without name and maps it.
+// write copies size bytes to an unnamed file and maps it.
 func (s *Spill) write(r io.Reader, size uint64) (*Mapped, error) {
 	dirs := []string{s.Dir}
 	if s.Dir == "" {
-		dirs = []string{"/var/tmp", os.TempDir()} // not first /tmp, which is often in memory
+		dirs = []string{"/var/tmp", os.TempDir()} // not /tmp first, which is often in memory
 	}
 	file, err := createIn(dirs)
 	if err != nil {
@@ -184,12 +183,12 @@ func (s *Spill) write(r io.Reader, size uint64) (*Mapped, error) {
 	return mapRange(file, 0, size)
 }
 
-// leavesRoom returns an error if size bytes would take more than half of what is
-// free where file is.
+// leavesRoom returns an error if size bytes would take more than half of the free space of file's
+// file system.
 func leavesRoom(file *os.File, size uint64) error {
 	var stat syscall.Statfs_t
 	if err := syscall.Fstatfs(int(file.Fd()), &stat); err != nil {
-		return nil // writing will show it
+		return nil // the write reports the problem
 	}
 	if free := stat.Bavail * uint64(stat.Bsize); size > free/2 {
 		return fmt.Errorf("%d bytes, where %d are free: %w", size, free, ErrTooLarge)
@@ -197,7 +196,7 @@ func leavesRoom(file *os.File, size uint64) error {
 	return nil
 }
 
-// createIn creates a file in the first of the folders that takes one.
+// createIn creates a file in the first of the folders that is writable.
 func createIn(dirs []string) (file *os.File, err error) {
 	for _, dir := range dirs {
 		if file, err = os.CreateTemp(dir, "headwater-section-"); err == nil {
@@ -208,7 +207,7 @@ func createIn(dirs []string) (file *os.File, err error) {
 }
 
 func copyExactly(to io.Writer, from io.Reader, size int64) (err error) {
-	defer recoverAs(&err) // of a decompressor
+	defer recoverAs(&err) // a decompressor may panic
 	n, err := io.CopyN(to, from, size)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%d of %d bytes: %w", n, size, ErrTruncated)
@@ -216,15 +215,15 @@ func copyExactly(to io.Writer, from io.Reader, size int64) (err error) {
 	return err
 }
 
-// Drop takes the pages out of this process's memory; they are read again when
-// they are needed.
+// Drop removes the pages from this process's memory. The kernel reads them again on the next
+// access.
 func (m *Mapped) Drop() {
 	if len(m.region) > 0 {
 		_ = syscall.Madvise(m.region, syscall.MADV_DONTNEED)
 	}
 }
 
-// Close ends the mapping.
+// Close unmaps the section.
 func (m *Mapped) Close() {
 	if len(m.region) > 0 {
 		_ = syscall.Munmap(m.region)

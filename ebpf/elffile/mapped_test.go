@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMapSection compares mapped sections with what Section reads, in every form
-// of compression, after the file is closed.
+// TestMapSection compares mapped sections with the results of Section, in every form of
+// compression, after the file is closed.
 func TestMapSection(t *testing.T) {
 	plain := compile(t, "int main(void) { return 0; }", "-g")
 	for _, form := range []string{"none", "zlib", "zlib-gnu", "zstd"} {
@@ -89,7 +89,7 @@ func TestAltLink(t *testing.T) {
 	}
 }
 
-// TestCreateIn: a container's image may have no /var/tmp.
+// TestCreateIn: a container's image may lack /var/tmp.
 func TestCreateIn(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing")

@@ -9,19 +9,19 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// Limits on what Objects reads. Libraries that are looked into have a few thousand
-// symbols.
+// Limits on the reads of Objects. The libraries that it reads have a few thousand symbols.
 const (
 	maxDynamicSymbols = 4 << 20 // bytes of the table, and of its names
 	maxObjectName     = 256     // bytes of a name; longer ones are cut
 )
 
-// maxPrefixedNames bounds the names that FunctionRange looks at: bytes of the string table.
+// maxPrefixedNames bounds the size in bytes of the string table that FunctionRange searches.
 const maxPrefixedNames = 64 << 20
 
-// FunctionRange returns where the functions of .symtab lie whose names begin with prefix: the
-// lowest address, and where the last one ends. The prefix is not empty. ok is false if there are none. It makes no
-// symbols and keeps no names, so a table of 150,000 takes some milliseconds and 256 KiB.
+// FunctionRange returns the address range of the functions in .symtab whose names start with
+// prefix: the lowest address and the end of the last function. prefix must not be empty. ok is
+// false if there are no such functions. FunctionRange allocates no symbols and no names: a table of
+// 150,000 symbols takes some milliseconds and 256 KiB.
 func (f *File) FunctionRange(prefix string) (low, high uint64, ok bool, err error) {
 	table := f.elf.SectionByType(elf.SHT_SYMTAB)
 	if table == nil || table.Size == 0 {
@@ -51,7 +51,7 @@ func (f *File) FunctionRange(prefix string) (low, high uint64, ok bool, err erro
 	return low, high, ok, nil
 }
 
-// occurrences returns the offsets in a table of names where a text occurs, in order.
+// occurrences returns the offsets of text in a table of names, in rising order.
 func (f *File) occurrences(names elf.SectionHeader, text []byte) (at []uint32, err error) {
 	const chunk = 256 << 10
 	if names.Size > maxPrefixedNames {
@@ -75,8 +75,8 @@ func (f *File) occurrences(names elf.SectionHeader, text []byte) (at []uint32, e
 	return at, nil
 }
 
-// Objects returns the ELF virtual addresses of the data symbols in .dynsym whose names
-// begin with prefix. ErrNoSection says that there is no such table.
+// Objects returns the ELF virtual addresses of the data symbols in .dynsym whose names start with
+// prefix. The error is ErrNoSection if there is no .dynsym.
 func (f *File) Objects(prefix string) (map[string]uint64, error) {
 	table := f.elf.SectionByType(elf.SHT_DYNSYM)
 	if table == nil || table.Size == 0 || f.elf.Class != elf.ELFCLASS64 {

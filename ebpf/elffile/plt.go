@@ -13,8 +13,8 @@ import (
 type Stub struct {
 	Value uint64 // ELF virtual address of its first instruction
 	Size  uint64 // bytes
-	// Name is the function's, "" if it has none: then Resolver is the ELF virtual
-	// address of the function of this image that finds it (R_*_IRELATIVE).
+	// Name is the function's name. If it is "", Resolver is the ELF virtual address of the function
+	// in this image that selects the target (R_*_IRELATIVE).
 	Name     string
 	Resolver uint64
 }
@@ -25,16 +25,16 @@ const (
 	maxStubs = 1 << 17
 )
 
-// stub is a Stub whose function is not known yet.
+// stub is a Stub whose function is not resolved yet.
 type stub struct {
 	start, size uint64
-	slot        uint64 // the word that it jumps through, or
-	index       int    // the entry of .rela.plt that it asks for, if that is not -1
+	slot        uint64 // address of the word that it jumps through
+	index       int    // index of its entry in .rela.plt if not -1; then slot is unused
 }
 
-// Stubs returns the stubs of the sections .plt, .plt.got and .plt.sec of x86-64
-// and AArch64 images, by the instructions in them and the relocations of what
-// they jump through. Those that lead to no function are left out.
+// Stubs returns the stubs in the sections .plt, .plt.got and .plt.sec of x86-64 and AArch64 images.
+// It decodes their instructions and looks up the relocations of their slots. It leaves out stubs
+// that lead to no function.
 func (f *File) Stubs() ([]Stub, error) {
 	if f.elf.Class != elf.ELFCLASS64 {
 		return nil, nil
@@ -62,9 +62,9 @@ func (f *File) Stubs() ([]Stub, error) {
 	return f.resolveStubs(all[:min(len(all), maxStubs)])
 }
 
-// stubsX86 finds "jmp *slot(%rip)" and, in the lazy half of a table with branch
-// tracking, "push $index" (System V ABI, AMD64 supplement, "Procedure Linkage
-// Table"). Entries have 16 bytes, or 8 where all are bound at once.
+// stubsX86 finds "jmp *slot(%rip)" and, in the lazy half of a table with branch tracking, "push
+// $index" (System V ABI, AMD64 supplement, "Procedure Linkage Table"). Entries have 16 bytes, or 8
+// in a table without lazy binding.
 func stubsX86(code []byte, addr uint64, entry int) []stub {
 	if entry != 8 {
 		entry = 16
@@ -96,8 +96,8 @@ func stubsX86(code []byte, addr uint64, entry int) []stub {
 	return stubs
 }
 
-// stubsArm64 finds "adrp x16, page; ldr x17, [x16, offset]" (ELF for the Arm
-// 64-bit Architecture, "PLT Sequences"), with "bti c" before it or not.
+// stubsArm64 finds "adrp x16, page; ldr x17, [x16, offset]" (ELF for the Arm 64-bit Architecture,
+// "PLT Sequences"), optionally after "bti c".
 func stubsArm64(code []byte, addr uint64) []stub {
 	const bti = 0xd503245f
 	var stubs []stub
@@ -109,7 +109,7 @@ func stubsArm64(code []byte, addr uint64) []stub {
 		}
 		pc := addr + uint64(at)
 		page := int64(adrp>>5&0x7ffff)<<2 | int64(adrp>>29&3)
-		page = page << 43 >> 43 << 12 // of 21 bits
+		page = page << 43 >> 43 << 12 // sign-extend 21 bits
 		s := stub{start: pc, size: 16, index: -1}
 		s.slot = pc&^4095 + uint64(page) + uint64(ldr>>10&0xfff)*8
 		if at >= 4 && word(at-4) == bti {
@@ -120,7 +120,7 @@ func stubsArm64(code []byte, addr uint64) []stub {
 	return stubs
 }
 
-// resolveStubs finds what the relocations say of the stubs' slots.
+// resolveStubs resolves the stubs through the relocations of their slots.
 func (f *File) resolveStubs(all []stub) ([]Stub, error) {
 	bySlot, byIndex := map[uint64][]int{}, map[int][]int{}
 	for i, s := range all {
@@ -167,7 +167,7 @@ func (f *File) resolveStubs(all []stub) ([]Stub, error) {
 	return out, nil
 }
 
-// isSlot reports whether relocations of that type fill words that stubs use.
+// isSlot reports whether relocations of that type fill the slots of stubs.
 func (f *File) isSlot(typ uint32) bool {
 	if f.elf.Machine == elf.EM_AARCH64 {
 		switch elf.R_AARCH64(typ) {
@@ -183,7 +183,7 @@ func (f *File) isSlot(typ uint32) bool {
 	return false
 }
 
-// relocations yields the entries of a section of Elf64_Rela.
+// relocations yields the Elf64_Rela entries of a section.
 func (f *File) relocations(name string, yield func(at, info, addend uint64) bool) error {
 	s := f.section(name)
 	if s == nil || s.Type != elf.SHT_RELA || s.Flags&elf.SHF_COMPRESSED != 0 {
@@ -211,8 +211,8 @@ func (f *File) relocations(name string, yield func(at, info, addend uint64) bool
 	return nil
 }
 
-// dynamicNames returns a function that returns the name of a symbol of .dynsym by
-// its number, "" if there is none.
+// dynamicNames returns a function that maps the index of a symbol in .dynsym to its name, "" if
+// there is none.
 func (f *File) dynamicNames() (func(uint32) string, error) {
 	table := f.elf.SectionByType(elf.SHT_DYNSYM)
 	if table == nil {

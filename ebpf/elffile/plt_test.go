@@ -73,7 +73,7 @@ func TestStubsOfMold(t *testing.T) {
 	}
 }
 
-// The instructions are those of AArch64's "PLT Sequences", encoded by hand.
+// The instructions are from AArch64's "PLT Sequences", encoded by hand.
 func TestStubsOfAArch64(t *testing.T) {
 	code := []byte{
 		0x5f, 0x24, 0x03, 0xd5, // bti c

@@ -49,7 +49,8 @@ func TestFunctionRange(t *testing.T) {
 	}
 }
 
-// TestOccurrences finds a text at the beginning, across the end of what is read at once, over itself and at the end.
+// TestOccurrences finds a text at the start, across the end of a read, overlapping itself and at
+// the end.
 func TestOccurrences(t *testing.T) {
 	const head, chunk = 7, 256 << 10
 	names := make([]byte, 2*chunk+1000)

@@ -8,14 +8,14 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Reopen opens the same image again, even if its path has been deleted or replaced
-// since. The caller closes it. The error is ErrChanged if the file was written to.
+// Reopen opens the same image again, even if its path was deleted or replaced. The caller closes
+// it. The error is ErrChanged if the file was modified.
 func (f *File) Reopen() (*File, error) {
 	file, ok := f.r.(*os.File)
 	if !ok {
 		return newFile(f.r, f.size)
 	}
-	opened, err := procfs.OpenRegular(fmt.Sprintf("/proc/self/fd/%d", file.Fd())) // which is local
+	opened, err := procfs.OpenRegular(fmt.Sprintf("/proc/self/fd/%d", file.Fd())) // /proc is local
 	if err != nil {
 		return nil, fmt.Errorf("reopen %s: %w", file.Name(), err)
 	}
@@ -30,7 +30,7 @@ func (f *File) Reopen() (*File, error) {
 	return again, nil
 }
 
-// Stat describes the file that was opened.
+// Stat returns the FileInfo of the opened file.
 func (f *File) Stat() (os.FileInfo, error) {
 	file, ok := f.r.(procfs.File)
 	if !ok {

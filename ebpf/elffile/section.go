@@ -10,10 +10,10 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// MaxSection bounds the bytes of a section that is read as a whole.
+// MaxSection bounds the bytes of a section that is read completely.
 const MaxSection = 512 << 20
 
-// Section is a section's content.
+// Section is the content of a section.
 type Section struct {
 	Name string
 	Addr uint64 // ELF virtual address of the first byte; 0 for sections that are not loaded
@@ -44,10 +44,10 @@ type SectionReader struct {
 	inflated inflated // Data, if the section is compressed
 }
 
-// OpenSection finds a section and checks that the file holds it. Nothing is read.
-// The first read of a section that is compressed decompresses all of it, into
-// memory: Go's tool chain compresses call frame information that is not looked at
-// where its table of functions is. Forms and errors are those of Section.
+// OpenSection finds a section and checks that the file holds it. It does not read the section. The
+// first read of a compressed section decompresses the whole section into memory. The Go tool chain
+// compresses its call frame information, which the profiler does not read if the file has a Go
+// function table. OpenSection accepts the same formats and returns the same errors as Section.
 func (f *File) OpenSection(name string) (*SectionReader, error) {
 	s := f.section(name)
 	if s == nil && strings.HasPrefix(name, ".debug_") {
@@ -96,9 +96,9 @@ func (s *SectionReader) load() (*Section, error) {
 	return &Section{Name: s.Name, Addr: s.Addr, Data: data}, nil
 }
 
-// Section reads a section, decompressed if it is stored with SHF_COMPRESSED
-// (zlib or zstd) or in the older .zdebug_ form, under whose name it is looked up
-// too. Errors: ErrNoSection, ErrTooLarge, ErrTruncated and what decompression says.
+// Section reads a section. It decompresses sections with SHF_COMPRESSED (zlib or zstd) and sections
+// in the older .zdebug_ form, which it also finds by their .debug_ name. The errors are
+// ErrNoSection, ErrTooLarge, ErrTruncated and errors of the decompressor.
 func (f *File) Section(name string) (*Section, error) { return loaded(f.OpenSection(name)) }
 
 func loaded(s *SectionReader, err error) (*Section, error) {
@@ -108,5 +108,5 @@ func loaded(s *SectionReader, err error) (*Section, error) {
 	return s.load()
 }
 
-// sectionData reads at most most bytes of s, decompressed if it is compressed.
+// sectionData returns the bytes of s, decompressed, at most most bytes.
 func (f *File) sectionData(s *elf.Section, most uint64) ([]byte, error) { return f.inflate(s, most) }

@@ -32,14 +32,13 @@ type Symbol struct {
 	Bind    elf.SymBind
 }
 
-// Symbols returns the functions defined in .symtab, then those in .dynsym, in
-// the tables' order: STT_FUNC, STT_GNU_IFUNC, and STT_NOTYPE labels inside
-// executable sections, which is what assembly without .type gives. A function
-// that stands in both tables comes twice, and versions stay in names as found
-// ("memcpy@@GLIBC_2.14").
+// Symbols returns the functions defined in .symtab, then those defined in .dynsym, in the tables'
+// order: STT_FUNC, STT_GNU_IFUNC, and STT_NOTYPE labels inside executable sections, which come from
+// assembly without .type. A function in both tables is returned twice, and names keep their
+// versions ("memcpy@@GLIBC_2.14").
 //
-// A file without either table gives ErrNoSection. If one of the tables is
-// unreadable the other is returned together with the error.
+// The error is ErrNoSection if the file has neither table. If one table is unreadable, Symbols
+// returns the functions of the other table together with the error.
 func (f *File) Symbols() ([]Symbol, error) {
 	var symbols []Symbol
 	var errs []error
@@ -67,14 +66,14 @@ func (f *File) Symbols() ([]Symbol, error) {
 	return symbols, errors.Join(errs...)
 }
 
-// HasSymtab reports whether the file has a .symtab, of which .dynsym is a part.
+// HasSymtab reports whether the file has a .symtab, which includes the symbols of .dynsym.
 func (f *File) HasSymtab() bool {
 	s := f.elf.SectionByType(elf.SHT_SYMTAB)
 	return s != nil && s.Size > 0
 }
 
-// SectionBounds returns the address range of the section with that index; ok is
-// false for the reserved indexes and those past the table.
+// SectionBounds returns the address range of the section with that index. ok is false for reserved
+// indexes and for indexes past the end of the table.
 func (f *File) SectionBounds(i elf.SectionIndex) (start, end uint64, ok bool) {
 	if i <= elf.SHN_UNDEF || int(i) >= len(f.elf.Sections) || i >= elf.SHN_LORESERVE {
 		return 0, 0, false
@@ -92,8 +91,8 @@ type rawSymbol struct {
 	name uint32
 }
 
-// symbolTable reads one table without ever holding the whole of it or of its
-// strings: both are read once from begin to end, and only functions are kept.
+// symbolTable reads one table. It never holds the whole table or all strings: it reads both once
+// from start to end and keeps only functions.
 func (f *File) symbolTable(table *elf.Section) ([]Symbol, error) {
 	strtab, err := f.stringsOf(table)
 	if err != nil {
@@ -109,8 +108,8 @@ func (f *File) symbolTable(table *elf.Section) ([]Symbol, error) {
 	return f.nameSymbols(raw, strtab)
 }
 
-// stringsOf returns the names of a symbol table, after checking that both are in
-// the file as they are.
+// stringsOf returns the string table of a symbol table, after checking that both are in the file,
+// not compressed.
 func (f *File) stringsOf(table *elf.Section) (*elf.Section, error) {
 	if int(table.Link) >= len(f.elf.Sections) {
 		return nil, fmt.Errorf("string table %d: %w", table.Link, ErrNoSection)
@@ -127,8 +126,8 @@ func (f *File) stringsOf(table *elf.Section) (*elf.Section, error) {
 	return strtab, nil
 }
 
-// eachSymbol reads the entries of table and yields those that are wanted, which are
-// valid until the next one.
+// eachSymbol reads the entries of table and yields the wanted ones. The yielded symbol is valid
+// until the next one.
 func (f *File) eachSymbol(table *elf.Section, wanted func(*Symbol) bool, yield func(*rawSymbol) bool) error {
 	entry := uint64(elf.Sym64Size)
 	if f.elf.Class == elf.ELFCLASS32 {
@@ -198,8 +197,8 @@ func (f *File) inCode(s *Symbol) bool {
 	return ok && f.elf.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0 && s.Value >= start && s.Value < end
 }
 
-// nameSymbols looks up the names in the order of the string table, so that it is
-// read once through a small window. All names share one string.
+// nameSymbols looks up the names in the order of the string table, so that it reads the table once
+// through a small window. All names share one string.
 func (f *File) nameSymbols(raw []rawSymbol, strtab *elf.Section) ([]Symbol, error) {
 	order := make([]uint32, len(raw))
 	for i := range order {
@@ -240,9 +239,8 @@ func (f *File) nameSymbols(raw []rawSymbol, strtab *elf.Section) ([]Symbol, erro
 	return symbols, nil
 }
 
-// isLocalLabel reports whether an untyped symbol is not a function's name but a
-// label of the assembler's: ".L1", or a mapping symbol "$x", "$d.1" of the Arm
-// and RISC-V ABIs.
+// isLocalLabel reports whether an untyped symbol is a label that the assembler made, not a
+// function: ".L1", or a mapping symbol "$x", "$d.1" of the Arm and RISC-V ABIs.
 func isLocalLabel(name string, typ elf.SymType) bool {
 	return typ == elf.STT_NOTYPE && (strings.HasPrefix(name, ".L") || name[0] == '$')
 }
@@ -255,8 +253,8 @@ type window struct {
 	buf       []byte
 }
 
-// cstring returns the string at offset at, without its terminator. It is valid
-// until the next call. An offset outside the table gives "".
+// cstring returns the string at offset at, without its terminator, or "" if the offset is outside
+// the table. The result is valid until the next call.
 func (w *window) cstring(at uint64) ([]byte, error) {
 	if at >= w.size {
 		return nil, nil
@@ -278,7 +276,7 @@ func (w *window) cstring(at uint64) ([]byte, error) {
 	return nil, nil
 }
 
-// fill moves the window so that it begins at offset at.
+// fill moves the window so that it starts at offset at.
 func (w *window) fill(at uint64) error {
 	size := min(w.size-at, 4*maxSymbolName)
 	if uint64(cap(w.buf)) < size {

@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// readelfFunctions lists what readelf shows of the functions of both symbol
-// tables, .symtab first.
+// readelfFunctions lists readelf's functions of both symbol tables, .symtab first.
 func readelfFunctions(t *testing.T, path string) []string {
 	t.Helper()
 	tables := map[string][]string{}
@@ -114,8 +113,8 @@ func TestBrokenSymtabKeepsDynsym(t *testing.T) {
 	}
 }
 
-// A header that claims 4 GiB must not cost 4 GiB, neither beyond the file's end
-// nor in a sparse file that is really that long.
+// A header that claims 4 GiB must not cost 4 GiB of memory, neither past the file's end nor in a
+// sparse file of that length.
 func TestHugeSectionHeaders(t *testing.T) {
 	data, err := os.ReadFile(compile(t, helloProgram))
 	if err != nil {
@@ -154,7 +153,7 @@ func TestHugeSectionHeaders(t *testing.T) {
 	}
 }
 
-// sparse is a file that goes on with zeros for long.
+// sparse is a file that continues with zeros.
 type sparse struct{ head []byte }
 
 func (s sparse) Size() int64 { return 16 << 30 }

@@ -10,17 +10,17 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Function is a Symbol whose name stays in the file.
+// Function is a Symbol without its name, which stays in the file.
 type Function struct {
 	Value   uint64 // ELF virtual address
 	Size    uint64 // bytes; 0 if unknown
-	Name    uint32 // place of the name, for Names
+	Name    uint32 // offset of the name, for Names.At
 	Section elf.SectionIndex
 	Type    elf.SymType // as in Symbol, or STT_OBJECT
 	Bind    elf.SymBind
 }
 
-// SymbolTable is one symbol table of a file, usable as long as the file is open.
+// SymbolTable is one symbol table of a file. It is usable until the file is closed.
 type SymbolTable struct {
 	file           *File
 	table, strings *elf.Section
@@ -40,14 +40,15 @@ func (f *File) SymbolTable(typ elf.SectionType) (*SymbolTable, error) {
 	return &SymbolTable{file: f, table: table, strings: strings}, nil
 }
 
-// Functions calls yield for the functions and labels that Symbols would return,
-// in the table's order, until yield returns false. Of labels those of the
-// assembler's own are among them; see Label.
+// Functions calls yield for the functions and labels that Symbols would return, in the table's
+// order, until yield returns false. Unlike Symbols it includes labels that the assembler made; see
+// Label.
 func (t *SymbolTable) Functions(yield func(Function) bool) error {
 	return t.each(t.file.isFunction, yield)
 }
 
-// Code calls yield for what Functions does and for the data in executable sections, whose Type is elf.STT_OBJECT.
+// Code calls yield for the symbols of Functions and for data in executable sections, whose Type is
+// elf.STT_OBJECT.
 func (t *SymbolTable) Code(yield func(Function) bool) error {
 	return t.each(func(s *Symbol) bool { return t.file.isFunction(s) || t.file.isDataInCode(s) }, yield)
 }
@@ -63,18 +64,19 @@ func (t *SymbolTable) each(wanted func(*Symbol) bool, yield func(Function) bool)
 	return nil
 }
 
-// Names returns a reader of the table's names. To go through the whole table use AllNames.
+// Names returns a reader of the table's names. To read the names of the whole table, use AllNames.
 func (t *SymbolTable) Names() *Names { return &Names{table: t, left: math.MaxInt} }
 
-// MaxNameBytes bounds how much of a table's names an AllNames reader reads. The names of the largest programs have
-// some 100 MB; a table whose symbols overlap in one long name has no bound of its own.
+// MaxNameBytes bounds the bytes that a reader from AllNames reads. The names of the largest
+// programs have some 100 MB. Without this limit, a table whose symbols overlap in one long name
+// would be unbounded.
 const MaxNameBytes = 512 << 20
 
-// AllNames returns a reader of names for going through the whole table once. Its At returns a *limit.Error after
-// MaxNameBytes.
+// AllNames returns a reader for one pass over all names of the table. Its At returns a *limit.Error
+// after MaxNameBytes.
 func (t *SymbolTable) AllNames() *Names { return &Names{table: t, left: MaxNameBytes} }
 
-// Names reads names of symbols from the file. One goroutine may use it.
+// Names reads names of symbols from the file. It must not be used concurrently.
 type Names struct {
 	table *SymbolTable
 	left  int    // bytes that may still be read
@@ -82,12 +84,12 @@ type Names struct {
 	buf   []byte
 }
 
-// nameChunk is how much Names reads at once: most names are short, and
-// neighbours are asked for one after another.
+// nameChunk is the size of one read. Most names are short, and callers look up neighbouring names
+// one after another.
 const nameChunk = 1 << 10
 
-// At returns the name at that place, which is valid until the next call. A place
-// outside of the table gives "". Names are cut at 64 KiB.
+// At returns the name at offset place, or "" if the offset is outside the table. The name is cut at
+// 64 KiB and is valid until the next call.
 func (n *Names) At(place uint32) ([]byte, error) {
 	at := uint64(place)
 	if at >= n.table.strings.Size {
@@ -101,7 +103,7 @@ func (n *Names) At(place uint32) ([]byte, error) {
 	return name, err
 }
 
-// Beyond returns a *limit.Error if the names have more bytes than the reader reads, else nil.
+// Beyond returns a *limit.Error if the reader has reached its limit, else nil.
 func (n *Names) Beyond() error {
 	if n.left <= 0 {
 		return limit.Hit(limit.ELF, fmt.Errorf("names of symbols have more than %d MiB", MaxNameBytes>>20))
@@ -109,7 +111,7 @@ func (n *Names) Beyond() error {
 	return nil
 }
 
-// read returns the name at that offset.
+// read returns the name at offset at.
 func (n *Names) read(at uint64) ([]byte, error) {
 	if name, ok := n.held(at); ok {
 		return name, nil
@@ -125,7 +127,7 @@ func (n *Names) read(at uint64) ([]byte, error) {
 	return n.buf[at-n.start:], nil
 }
 
-// held returns the name at that offset if the end of it is in memory.
+// held returns the name at offset at if buf holds it with its terminator.
 func (n *Names) held(at uint64) ([]byte, bool) {
 	if at < n.start || at-n.start >= uint64(len(n.buf)) {
 		return nil, false
@@ -138,8 +140,8 @@ func (n *Names) held(at uint64) ([]byte, bool) {
 	return rest[:end], true
 }
 
-// fill reads length bytes from that offset on, or those that there are, and some
-// before it: the names of one address may stand in either order.
+// fill reads up to length bytes from offset at on, and some bytes before it: two names of one
+// address may be stored in either order.
 func (n *Names) fill(at, length uint64) error {
 	before := min(at, nameChunk/4)
 	length = before + min(length, n.table.strings.Size-at)
@@ -155,12 +157,12 @@ func (n *Names) fill(at, length uint64) error {
 	return nil
 }
 
-// Label reports whether an untyped symbol of that name is a label of the
-// assembler's rather than a function.
+// Label reports whether an untyped symbol of that name is a label that the assembler made, not a
+// function.
 func Label(name string, typ elf.SymType) bool { return name == "" || isLocalLabel(name, typ) }
 
-// Changed reports whether the file is not what it was when it was opened:
-// somebody wrote to it. Images that are no files do not change.
+// Changed reports whether the size or modification time of the file changed since it was opened.
+// Images that are not files never change.
 func (f *File) Changed() bool {
 	file, ok := f.r.(procfs.File)
 	if !ok {

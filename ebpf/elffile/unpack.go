@@ -12,9 +12,8 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// Limits on compressed sections, whose headers claim what they like. Those of
-// debug files are 2 to 8 times as large as their compressed form, single ones 30
-// times.
+// Limits on compressed sections, whose headers may claim any size. Sections of debug files are 2 to
+// 8 times as large as their compressed form, and in a few cases 30 times.
 const (
 	MaxRatio    = 64               // claimed bytes per compressed byte,
 	ratioSlack  = 1 << 20          // above this many bytes
@@ -22,14 +21,14 @@ const (
 	UnpackTime  = 20 * time.Second // for one section
 )
 
-// packed reports whether a section is stored with SHF_COMPRESSED or in the form that
-// preceded it.
+// packed reports whether a section is compressed, with SHF_COMPRESSED or in the older .zdebug_
+// form.
 func packed(s *elf.Section) bool {
 	return s.Flags&elf.SHF_COMPRESSED != 0 || strings.HasPrefix(s.Name, ".zdebug_")
 }
 
-// decompressor returns the content of a compressed section and its size; nil if
-// it is not compressed.
+// decompressor returns a reader of the content of a compressed section and the content's size; nil
+// if the section is not compressed.
 func (f *File) decompressor(s *elf.Section) (content *timed, size uint64, err error) {
 	defer recoverAs(&err)
 	var r io.Reader
@@ -53,9 +52,8 @@ func (f *File) decompressor(s *elf.Section) (content *timed, size uint64, err er
 	return newTimed(r), size, nil
 }
 
-// openGNU returns the content of a section in the form that preceded
-// SHF_COMPRESSED: "ZLIB", the size as a big endian uint64, then a zlib stream. nil
-// if it has another form.
+// openGNU returns a reader of the content of a section in the .zdebug_ form: "ZLIB", the size as a
+// big endian uint64, then a zlib stream. It returns nil if the section has another form.
 func (f *File) openGNU(s *elf.Section) (content io.Reader, size uint64, err error) {
 	const headerSize = 12
 	head, err := f.readRange(s.Offset, min(s.Size, headerSize), headerSize)
@@ -75,7 +73,7 @@ func (f *File) openGNU(s *elf.Section) (content io.Reader, size uint64, err erro
 	return z, size, nil
 }
 
-// inflate decompresses a section into memory; one that is not compressed is read.
+// inflate reads a section into memory and decompresses it if it is compressed.
 func (f *File) inflate(s *elf.Section, most uint64) (data []byte, err error) {
 	defer recoverAs(&err)
 	content, size, err := f.decompressor(s)
@@ -90,11 +88,11 @@ func (f *File) inflate(s *elf.Section, most uint64) (data []byte, err error) {
 	return readAll(content, size)
 }
 
-// timed ends a reader that takes too long.
+// timed is a reader that fails after a deadline.
 type timed struct {
 	from  io.Reader
 	until time.Time
-	ended func() bool // asks for an early end; nil never does
+	ended func() bool // reports whether to stop early; nil if never
 }
 
 func newTimed(r io.Reader) *timed { return &timed{from: r, until: time.Now().Add(UnpackTime)} }
@@ -110,8 +108,7 @@ func (t *timed) Read(p []byte) (int, error) {
 	return t.from.Read(p[:min(len(p), readChunk)])
 }
 
-// inflated returns the content of a compressed section, which it decompresses when
-// it is called first.
+// inflated returns the content of a compressed section. The first call decompresses it.
 type inflated func() ([]byte, error)
 
 // ReadAt implements io.ReaderAt.

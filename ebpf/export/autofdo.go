@@ -12,20 +12,19 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// sampledFunction is a function of a sample profile, or one that was inlined into another.
+// sampledFunction is a function of a sample profile, or a function that is inlined.
 type sampledFunction struct {
 	name    string
-	lines   map[int64]int64                       // samples by line, from that of the function
-	inlined map[int64]map[string]*sampledFunction // by line of the call and name
+	lines   map[int64]int64                       // samples by line, relative to the function's first line
+	inlined map[int64]map[string]*sampledFunction // inlined functions by line of the call and name
 }
 
 func newSampledFunction(name string) *sampledFunction {
 	return &sampledFunction{name: name, lines: map[int64]int64{}, inlined: map[int64]map[string]*sampledFunction{}}
 }
 
-// AutoFDO writes a sample profile as text, which clang reads with -fprofile-sample-use: samples
-// by line of native functions whose debug information says where they begin. Only where a
-// sample was taken counts, not its callers.
+// AutoFDO writes a sample profile as text, which clang reads with -fprofile-sample-use: samples by line of native
+// functions whose first line is in the debug information. Only the place of a sample counts, not its callers.
 func AutoFDO(w io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -48,7 +47,7 @@ func AutoFDO(w io.Writer, p *profile.Profile) error {
 	return out.Flush()
 }
 
-// addSampled counts samples at a location, if all of its functions are known.
+// addSampled counts samples at a location, if all its functions are known.
 func addSampled(functions map[string]*sampledFunction, l *profile.Location, count int64) {
 	if isNoCode(l) || strings.HasPrefix(l.Mapping.File, "[") || len(l.Line) == 0 || count <= 0 {
 		return
@@ -76,8 +75,8 @@ func addSampled(functions map[string]*sampledFunction, l *profile.Location, coun
 	}
 }
 
-// linkerName is the name that a compiler knows a function by, without what it appends to copies;
-// "" for names that no compiler of C or C++ gives.
+// linkerName returns the compiler's name of a function, without the suffixes of copies, or "" for a name that no C or
+// C++ compiler produces.
 func linkerName(f *profile.Function) string {
 	name := f.SystemName
 	if name == "" {
@@ -92,7 +91,7 @@ func linkerName(f *profile.Function) string {
 	return name
 }
 
-// call returns the function that is inlined at a line.
+// call returns the function that is inlined at a line, and adds it if it is new.
 func (f *sampledFunction) call(line int64, name string) *sampledFunction {
 	if f.inlined[line] == nil {
 		f.inlined[line] = map[string]*sampledFunction{}
@@ -105,7 +104,7 @@ func (f *sampledFunction) call(line int64, name string) *sampledFunction {
 	return callee
 }
 
-// total is the number of samples in a function and in what is inlined into it.
+// total returns the number of samples in a function and in the functions inlined into it.
 func (f *sampledFunction) total() (sum int64) {
 	for _, n := range f.lines {
 		sum += n
@@ -118,7 +117,7 @@ func (f *sampledFunction) total() (sum int64) {
 	return sum
 }
 
-// entries guesses how often a function was entered: as often as its first line was sampled.
+// entries estimates how often a function was entered: as often as its first line was sampled.
 func (f *sampledFunction) entries() int64 {
 	if len(f.lines) == 0 {
 		return 1
@@ -126,7 +125,7 @@ func (f *sampledFunction) entries() int64 {
 	return max(1, f.lines[slices.Min(slices.Collect(maps.Keys(f.lines)))])
 }
 
-// write writes the lines of a function: those with samples of their own first.
+// write writes the lines of a function: first the lines with samples of their own.
 func (f *sampledFunction) write(out io.Writer, depth int) {
 	indent := strings.Repeat(" ", depth)
 	for _, line := range slices.Sorted(maps.Keys(f.lines)) {

@@ -6,7 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/printable"
 )
 
-// Clean makes all text of a profile printable: whoever wrote it may have taken names as they are.
+// Clean makes all text of a profile printable. The tool that wrote the profile may not have checked names.
 func Clean(p *profile.Profile) {
 	clean := func(texts ...*string) {
 		for _, text := range texts {
@@ -45,7 +45,7 @@ func cleanLabels(labels map[string][]string) {
 	cleanKeys(labels)
 }
 
-// cleanKeys cleans the keys of labels. Values of keys that become one are joined.
+// cleanKeys cleans the keys of labels. If keys become equal, it joins their values.
 func cleanKeys[V any](labels map[string][]V) {
 	for key, values := range labels {
 		if clean := printable.Text(key); clean != key {

@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// TestSamplesAreCounted: a profile of waits of different lengths says how many waits it has, and its timeline has all
-// of their time.
+// TestSamplesAreCounted checks that a profile of waits of different lengths has the number of waits, and that its
+// timeline has their whole time.
 func TestSamplesAreCounted(t *testing.T) {
 	b := pprof.NewBuilder(pprof.Options{Kind: kind.OffCPU, Count: true, Period: int64(10 * time.Millisecond)})
 	frame := func(name string) []*pprof.Location { return []*pprof.Location{{Lines: []pprof.Line{{Function: name}}}} }

@@ -7,16 +7,16 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Frame is a function of a stack. It is equal for calls of the same function in the same binary.
+// Frame is a function in a stack. Calls of the same function in the same binary have equal Frames.
 type Frame struct {
 	Name   string
-	Binary string // file that its code is in; "" for what is no code, or not known
+	Binary string // file with its code; "" if it is no code, or if the file is unknown
 }
 
-// incompleteMark begins the name of a frame that stands for outer frames that are missing.
+// incompleteMark is the prefix of the name of a frame that stands for missing outer frames.
 const incompleteMark = "[incomplete: "
 
-// guessedMark begins the name of a frame before callers that may not be all there are.
+// guessedMark is the prefix of the name of a frame before callers that may be incomplete.
 const guessedMark = "[guessed: "
 
 // Named reports whether the function has a name of its own, not only an address.
@@ -25,17 +25,17 @@ func (f Frame) Named() bool {
 	return f.Name != unnamed && !strings.HasPrefix(f.Name, "0x") && (base == "" || !strings.HasPrefix(f.Name, base+"+0x"))
 }
 
-// Stack is one of the stacks of a profile. Code that calls itself has several equal frames.
+// Stack is a stack of a profile. Recursive code has several equal frames.
 type Stack struct {
-	Process string  // its name, and its PID if that is known; "" if neither is
-	Missing string  // why frames are missing, or may be; "" if none are, or that is not known
+	Process string  // name and PID of the process, as far as known
+	Missing string  // why frames are missing, or may be; "" if the stack is complete, or if this is unknown
 	Frames  []Frame // of code, root first, never empty
 	Value   int64
-	Samples int64 // that were taken of it; 0 if that is not known
+	Samples int64 // number of samples taken; 0 if unknown
 }
 
-// Stacks returns the stacks of a profile, with what their values are and the value of each sample
-// that was taken, 0 if that is not known or if each has its own.
+// Stacks returns the stacks of a profile, the type of their values, and the value of each sample that was taken, which
+// is 0 if it is unknown or if samples have different values.
 func Stacks(p *profile.Profile) (all []Stack, of profile.ValueType, period int64, err error) {
 	s, err := newStacks(p)
 	if err != nil {
@@ -49,7 +49,7 @@ func Stacks(p *profile.Profile) (all []Stack, of profile.ValueType, period int64
 	return all, *p.SampleType[s.value], s.period, nil
 }
 
-// parts divides the frames of a sample into code and what stands before it.
+// parts splits the frames of a sample into its process, the remark about missing frames, and code.
 func (s *stacks) parts(sample *profile.Sample) Stack {
 	out := Stack{Value: s.valueOf(sample)}
 	out.Samples, _ = s.count(sample)

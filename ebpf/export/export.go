@@ -1,9 +1,8 @@
-// Package export writes profiles in the formats of other tools. All of them are made of the
-// same thing, a pprof profile in memory: what a recording made or a file held.
+// Package export writes profiles in the formats of other tools. Its input is always a pprof profile in memory, from a
+// recording or from a file.
 //
-// Samples may have the labels pid, thread_name and thread_id, and the times when they were
-// taken, see package record. A format that shows threads or times does without where they
-// are missing.
+// Samples may have the labels pid, thread_name and thread_id, and the times when they were taken, see package record.
+// Formats that show threads or times omit them if a profile has none.
 package export
 
 import (
@@ -20,9 +19,9 @@ import (
 // Format is a format of files.
 type Format struct {
 	Name     string
-	About    string   // what it is for, in a few words
-	Suffixes []string // of names of files
-	Times    bool     // it shows when samples were taken
+	About    string   // its use, in a few words
+	Suffixes []string // of file names
+	Times    bool     // it shows the times of samples
 	Write    func(w io.Writer, p *profile.Profile) error
 }
 
@@ -43,7 +42,7 @@ func Formats() []Format {
 	}
 }
 
-// ByName returns the format of that name. The error lists those that there are.
+// ByName returns the format with the given name. The error lists all formats.
 func ByName(name string) (Format, error) {
 	all := Formats()
 	at := slices.IndexFunc(all, func(f Format) bool { return f.Name == name })
@@ -53,7 +52,7 @@ func ByName(name string) (Format, error) {
 	return all[at], nil
 }
 
-// ByFile returns the format that a file's name ends like. The error lists those that there are.
+// ByFile returns the format for the suffix of a file's name. The error lists all formats.
 func ByFile(name string) (Format, error) {
 	var suffixes []string
 	for _, f := range Formats() {

@@ -29,7 +29,7 @@ func newMaker() *maker {
 	}
 }
 
-// sample adds one that was taken count times. Locations, root first, are "file:function" or
+// sample adds a sample that was taken count times. Locations, root first, are "file:function" or
 // "file:function|inlined|inlined into that"; without a file they are no code.
 func (m *maker) sample(count int64, locations ...string) *profile.Sample {
 	s := &profile.Sample{Value: []int64{count * m.Period}}
@@ -40,7 +40,7 @@ func (m *maker) sample(count int64, locations ...string) *profile.Sample {
 	return s
 }
 
-// thread1 says whose sample one is, and when it was taken.
+// thread1 sets the thread and the times of a sample.
 func thread1(s *profile.Sample, pid, tid, name string, times ...int64) {
 	s.Label = map[string][]string{"pid": {pid}, "thread_id": {tid}, "thread_name": {name}}
 	if len(times) > 0 {
@@ -84,7 +84,7 @@ func (m *maker) mapping(file string) *profile.Mapping {
 	return of
 }
 
-// server is a profile of two threads.
+// server returns a profile of two threads.
 func server(t testing.TB) *profile.Profile {
 	t.Helper()
 	m := newMaker()
@@ -98,7 +98,7 @@ func server(t testing.TB) *profile.Profile {
 	return m.Profile
 }
 
-// withoutLabels is a profile as other tools write it.
+// withoutLabels returns a profile as other tools write it.
 func withoutLabels(t testing.TB) *profile.Profile {
 	p := server(t)
 	for _, s := range p.Sample {
@@ -117,7 +117,7 @@ func written(t testing.TB, format string, p *profile.Profile) string {
 	return out.String()
 }
 
-// TestProcesses: root frames are names of processes in profiles of this tool alone.
+// TestProcesses checks that only profiles of Headwater have names of processes as root frames.
 func TestProcesses(t *testing.T) {
 	require.True(t, rootsAreProcesses(server(t)))
 	for name, change := range map[string]func(m *maker){
@@ -142,12 +142,12 @@ func TestProcesses(t *testing.T) {
 		require.Empty(t, all[0].Process)
 	}
 	m := newMaker()
-	m.sample(1, ":main", ":work") // no binaries at all: a folded stack
+	m.sample(1, ":main", ":work") // no binary at all, as in a folded stack
 	require.False(t, rootsAreProcesses(m.Profile))
 }
 
-// TestFormats: each format is found by its name and by the ends of files' names, and writes
-// something of profiles with and without labels, and of one without samples.
+// TestFormats checks that each format is found by its name and by its suffixes, and writes output for profiles with
+// labels, without labels and without samples.
 func TestFormats(t *testing.T) {
 	empty := newMaker().Profile
 	for _, f := range Formats() {
@@ -158,7 +158,7 @@ func TestFormats(t *testing.T) {
 			require.Equal(t, f.Name, got.Name, suffix)
 		}
 		require.NotEmpty(t, written(t, f.Name, server(t)), f.Name)
-		if f.Name != "trace" { // which is nothing without times
+		if f.Name != "trace" { // which needs times
 			require.NotEmpty(t, written(t, f.Name, withoutLabels(t)), f.Name)
 		}
 		written(t, f.Name, empty)
@@ -170,7 +170,7 @@ func TestFormats(t *testing.T) {
 	require.ErrorIs(t, Trace(&bytes.Buffer{}, withoutLabels(t)), errNoTimes)
 }
 
-// TestPprof: what is written is the profile, with its labels and times.
+// TestPprof checks that Pprof writes the whole profile, with its labels and times.
 func TestPprof(t *testing.T) {
 	p := server(t)
 	got, err := profile.ParseData([]byte(written(t, "pprof", p)))
@@ -190,14 +190,14 @@ server;start;server+0x60 2
 `, written(t, "folded", withoutLabels(t)))
 }
 
-// TestFoldedLines: names cannot break lines.
+// TestFoldedLines checks that names cannot break lines.
 func TestFoldedLines(t *testing.T) {
 	m := newMaker()
 	m.sample(1, ":a;b\nc d")
 	require.Equal(t, "a:b c d 1\n", written(t, "folded", m.Profile))
 }
 
-// TestSpeedscope: a profile for each thread, in the profile's unit.
+// TestSpeedscope checks that each thread has a profile, in the profile's unit.
 func TestSpeedscope(t *testing.T) {
 	var file speedscopeFile
 	require.NoError(t, json.Unmarshal([]byte(written(t, "speedscope", server(t))), &file))
@@ -223,7 +223,7 @@ func decoded[T any](t testing.TB, format string, p *profile.Profile) (out T) {
 	return out
 }
 
-// TestHTML: the page has the data, and names no other file.
+// TestHTML checks that the page has the data, and refers to no other file.
 func TestHTML(t *testing.T) {
 	m := newMaker()
 	m.sample(1, ":</script><script>alert(1)</script>")
@@ -239,7 +239,7 @@ func TestHTML(t *testing.T) {
 	require.Contains(t, page, `"pool; 1 (8)"`)
 }
 
-// TestFunctions: self and total of functions; one that calls itself counts once.
+// TestFunctions checks self and total of functions; a recursive function counts once.
 func TestFunctions(t *testing.T) {
 	m := newMaker()
 	m.sample(3, ":server", "/bin/server:main", "/bin/server:recurse", "/bin/server:recurse")

@@ -11,9 +11,9 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Folded writes a line for each stack: its functions, root first, with semicolons between them, a space, and how many
-// samples had it, or its value where samples stand for different ones: the nanoseconds of waits, the bytes of memory.
-// That is what Brendan Gregg's stackcollapse scripts write. Lines are sorted. Semicolons and line ends in names become
+// Folded writes a line for each stack: its functions, root first, separated by semicolons, a space, and the number of
+// samples or, if samples have different values, the value: the nanoseconds of waits, the bytes of memory. Brendan
+// Gregg's stackcollapse scripts write the same format. Lines are sorted. Semicolons and line ends in names become
 // colons and spaces.
 func Folded(w io.Writer, p *profile.Profile) error {
 	lines, err := foldedLines(p)
@@ -27,7 +27,7 @@ func Folded(w io.Writer, p *profile.Profile) error {
 	return out.Flush()
 }
 
-// foldedLines returns the number that each stack has.
+// foldedLines returns the number for each stack.
 func foldedLines(p *profile.Profile) (map[string]int64, error) {
 	s, err := newStacks(p)
 	if err != nil {

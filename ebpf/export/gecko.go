@@ -8,8 +8,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// geckoVersion is the version of the Gecko profile format that is written; the Firefox Profiler
-// reads it and all later ones.
+// geckoVersion is the version of the Gecko profile format to write. The Firefox Profiler reads it and all later
+// versions.
 const geckoVersion = 24
 
 // geckoTable is a table with named columns.
@@ -45,7 +45,7 @@ type geckoThread struct {
 	strings map[string]int
 	frames  map[geckoFrame]int
 	stacks  map[geckoStack]int
-	known   map[*frame]int // stacks, by their first frames
+	known   map[*frame]int // index of a stack, by its first frame
 }
 
 type geckoFrame struct {
@@ -63,8 +63,8 @@ const (
 	geckoOther
 )
 
-// Gecko writes the format of Firefox's own profiler, which profiler.firefox.com shows: a track
-// for each thread. Without times, samples follow each other, a period apart.
+// Gecko writes the format of Firefox's own profiler, which profiler.firefox.com shows with a track for each thread.
+// Samples without times are written one period apart.
 func Gecko(w io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -84,7 +84,7 @@ func Gecko(w io.Writer, p *profile.Profile) error {
 	})
 }
 
-// firstTime returns the time of the first sample: that of the profile if there are no times.
+// firstTime returns the time of the first sample, or the time of the profile if samples have no times.
 func firstTime(s *stacks, tracks []*track) (int64, error) {
 	if len(tracks) == 0 || tracks[0].moments[0].time == 0 {
 		return s.profile.TimeNanos, nil
@@ -106,7 +106,7 @@ func geckoMeta(p *profile.Profile, first int64) map[string]any {
 	}
 }
 
-// newGeckoThread returns a thread. If its values are CPU time, samples say how much of that each stands for.
+// newGeckoThread returns a thread. If values are CPU time, each sample gets its CPU time.
 func newGeckoThread(t *track, first, period int64, cpu bool) *geckoThread {
 	g := &geckoThread{
 		Name: t.name, ProcessName: t.process, ProcessType: "default", PID: t.pid, TID: t.tid,
@@ -131,7 +131,7 @@ func newGeckoThread(t *track, first, period int64, cpu bool) *geckoThread {
 	return g
 }
 
-// stack returns the number of a stack, root first. Samples of one stack share their frames.
+// stack returns the index of a stack, root first. Samples of one stack share their frames.
 func (g *geckoThread) stack(frames []frame) int {
 	at := -1
 	if len(frames) == 0 {
@@ -189,5 +189,5 @@ func (g *geckoThread) text(text string) int {
 	return id
 }
 
-// isKernel reports whether code is in the kernel, by the name that its mapping has.
+// isKernel reports whether code is in the kernel, by the name of its mapping.
 func isKernel(binary string) bool { return binary == "[kernel.kallsyms]" }

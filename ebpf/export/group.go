@@ -9,10 +9,10 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// LabelError says that no sample of a profile has a label.
+// LabelError is the error for a label that no sample of a profile has.
 type LabelError struct{ Label string }
 
-// Error says what would have written the label, too.
+// Error also names the option that records the label.
 func (e *LabelError) Error() string {
 	text := fmt.Sprintf("no sample has the label %q", e.Label)
 	switch e.Label {
@@ -26,8 +26,8 @@ func (e *LabelError) Error() string {
 	return text
 }
 
-// Group returns a profile of the shares of the values of a label: each stack of p is a frame with the name of its
-// sample's value, "(none)" without one. Its error is a *LabelError.
+// Group returns a profile of the shares of the values of a label. Each stack is a single frame, named after the value
+// of its sample's label, or "(none)" without the label. The error is a *LabelError.
 func Group(p *profile.Profile, label string) (*profile.Profile, error) {
 	out := &profile.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, PeriodType: p.PeriodType, Period: p.Period,

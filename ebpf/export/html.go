@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// HTML writes a flame graph as one file, which a browser opens from anywhere. Nodes with less
-// than a thousandth of all may be folded into one where there are too many, and are shown by a click.
+// HTML writes a flame graph as one file, which a browser opens from anywhere. If there are too many nodes, nodes with
+// less than a thousandth of the total may be folded; a click unfolds them.
 func HTML(w io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -49,11 +49,11 @@ func HTML(w io.Writer, p *profile.Profile) error {
 	return flameview.Write(w, about, tree, b.Tree(trie.Options{Share: -1, Enough: maxFileNodes, MaxNodes: maxFileNodes}))
 }
 
-// maxFileNodes is how many nodes a file has, with those that are folded until somebody opens them.
+// maxFileNodes is the maximum number of nodes of a file, including folded nodes.
 const maxFileNodes = 100_000
 
-// withThreads returns a profile whose stacks have their thread as a frame below the process.
-// What is in it belongs to p.
+// withThreads returns a profile whose stacks have their thread as a frame below the process. It shares its contents
+// with p.
 func withThreads(p *profile.Profile) *profile.Profile {
 	out := pprof.WithoutSamples(p)
 	frames := map[thread]*profile.Location{}
@@ -81,5 +81,5 @@ func withThreads(p *profile.Profile) *profile.Profile {
 	return out
 }
 
-// isNoCode reports whether a location is only a name, such as that of a process.
+// isNoCode reports whether a location is only a name, such as the name of a process.
 func isNoCode(l *profile.Location) bool { return l.Mapping == nil || l.Mapping.File == "" }

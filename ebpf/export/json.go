@@ -8,38 +8,38 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// The structures of Headwater's own JSON, which is meant for scripts.
+// The structures of Headwater's own JSON, for scripts.
 type (
 	jsonFile struct {
 		Title   string       `json:"title"`
 		Begun   time.Time    `json:"begun"`
 		Seconds float64      `json:"seconds"`
-		Type    string       `json:"type"`   // what is counted, such as "cpu"
-		Unit    string       `json:"unit"`   // of values
+		Type    string       `json:"type"`   // the sample type, such as "cpu"
+		Unit    string       `json:"unit"`   // unit of values
 		Period  int64        `json:"period"` // value of one sample
 		Frames  []jsonFrame  `json:"frames"`
 		Samples []jsonSample `json:"samples"`
 	}
 	jsonFrame struct {
 		Name    string `json:"name"`
-		System  string `json:"system_name,omitempty"` // as the linker knows it, if that is another
+		System  string `json:"system_name,omitempty"` // name for the linker, if different
 		File    string `json:"file,omitempty"`
 		Line    int64  `json:"line,omitempty"`
-		Start   int64  `json:"start_line,omitempty"` // where the function begins
+		Start   int64  `json:"start_line,omitempty"` // first line of the function
 		Binary  string `json:"binary,omitempty"`
-		Inlined bool   `json:"inlined,omitempty"` // into the frame before it
+		Inlined bool   `json:"inlined,omitempty"` // inlined into the previous frame
 	}
 	jsonSample struct {
-		Stack  []int   `json:"stack"` // numbers of frames, root first
+		Stack  []int   `json:"stack"` // indexes into frames, root first
 		Value  int64   `json:"value"`
 		PID    int64   `json:"pid,omitempty"`
 		TID    int64   `json:"tid,omitempty"`
 		Thread string  `json:"thread,omitempty"`
-		Times  []int64 `json:"times,omitempty"` // ns since 1970, one for each sample that was taken
+		Times  []int64 `json:"times,omitempty"` // ns since 1970, one per sample taken
 	}
 )
 
-// JSON writes all there is in plain arrays.
+// JSON writes the whole profile in plain arrays.
 func JSON(w io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {

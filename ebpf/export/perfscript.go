@@ -14,10 +14,9 @@ import (
 	"github.com/headwater/headwater/ebpf/printable"
 )
 
-// PerfScript writes text as perf script prints it: a line for each sample with process, thread
-// and time, then its functions, leaf first. Samples are in order of time. Times that are not
-// known are 0, and so are numbers of threads. Addresses are those of the
-// file that the code is in.
+// PerfScript writes text as perf script prints it: a line for each sample with process, thread and time, then its
+// functions, leaf first. Samples are in order of time. Unknown times and thread IDs are 0. Addresses are as linked in
+// the file with the code.
 func PerfScript(w io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -44,7 +43,7 @@ func PerfScript(w io.Writer, p *profile.Profile) error {
 		}
 	})
 	out, what := bufio.NewWriter(w), perfEvent(p.SampleType[s.value].Type)
-	var stack bytes.Buffer // of the sample before
+	var stack bytes.Buffer // text of the previous sample's stack
 	var before *profile.Sample
 	for _, e := range events {
 		name := e.name
@@ -60,13 +59,13 @@ func PerfScript(w io.Writer, p *profile.Profile) error {
 		}
 		out.Write(stack.Bytes())
 		if _, err := fmt.Fprintln(out); err != nil {
-			return err // nobody reads the rest
+			return err // the reader is gone
 		}
 	}
 	return out.Flush()
 }
 
-// perfEvent names what values of a type are of. What no tool of ours writes is of the clock.
+// perfEvent returns the name of the event for a type of values: cpu-clock for types that Headwater does not write.
 func perfEvent(valueType string) string {
 	if k, ok := kind.ByValue(valueType); ok && k != kind.CPU {
 		return k.String()
@@ -74,7 +73,7 @@ func perfEvent(valueType string) string {
 	return "cpu-clock"
 }
 
-// writePerfStack writes the functions of a sample, without the process.
+// writePerfStack writes the functions of a sample, without its process.
 func writePerfStack(out io.Writer, s *profile.Sample) {
 	for i, l := range s.Location {
 		if i > 0 && i == len(s.Location)-1 && isNoCode(l) {
@@ -96,7 +95,7 @@ func writePerfStack(out io.Writer, s *profile.Sample) {
 				where = "inlined"
 			}
 			if name == path.Base(binary)+fmt.Sprintf("+0x%x", l.Address) {
-				name = unnamed // as perf has it
+				name = unnamed // as perf does
 			}
 			fmt.Fprintf(out, "\t%16x %s (%s)\n", l.Address, printable.Text(name), printable.Text(where))
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// GoPGO writes a profile for go build -pgo: pprof without what the compiler does not read, so
-// that the file, which is kept with the source, is small.
+// GoPGO writes a profile for go build -pgo. It omits the parts that the compiler does not read, to keep the file small:
+// it is stored with the source code.
 func GoPGO(w io.Writer, p *profile.Profile) error {
 	slim := pprof.WithoutSamples(p)
 	for _, s := range p.Sample {

@@ -7,10 +7,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// rootsAreProcesses reports whether the outermost frame of each stack is the name of a process, as the profiles of this
-// tool have it: a name without a binary, an address or a line, in a profile that has binaries. A function without a
-// binary, such as one of an interpreter, is the root of some stacks at most, or has a line; where nothing has a binary,
-// as in folded stacks, nobody knows.
+// rootsAreProcesses reports whether the outermost frame of each stack is the name of a process, as in Headwater's
+// profiles: a name without a binary, an address or a line, in a profile with binaries. A function without a binary,
+// such as a function of an interpreter, is the root of only some stacks, or has a line. A profile without any binary,
+// such as folded stacks, does not show whether its roots are processes; the result is then false.
 func rootsAreProcesses(p *profile.Profile) bool {
 	if !slices.ContainsFunc(p.Location, func(l *profile.Location) bool { return !isNoCode(l) }) {
 		return false
@@ -28,7 +28,7 @@ func rootsAreProcesses(p *profile.Profile) bool {
 	return roots > 0
 }
 
-// isOnlyName reports whether a location has nothing but a name.
+// isOnlyName reports whether a location has only a name.
 func isOnlyName(l *profile.Location) bool {
 	if !isNoCode(l) || l.Address != 0 || len(l.Line) != 1 || l.Line[0].Line != 0 || l.Line[0].Function == nil {
 		return false

@@ -11,12 +11,12 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// maxFile bounds a profile that is read, as it is and decompressed.
+// maxFile is the maximum size of a profile to read, both compressed and decompressed.
 const maxFile = 1 << 30
 
 var errTooLarge = fmt.Errorf("it has more than %d MiB", maxFile>>20)
 
-// Parse decodes a profile in pprof's format, gzip-compressed or not. Decompressed it has 1 GiB at most.
+// Parse decodes a profile in pprof's format, gzip-compressed or not. Its decompressed size is limited to 1 GiB.
 func Parse(data []byte) (*profile.Profile, error) {
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		unzip, err := gzip.NewReader(bytes.NewReader(data))
@@ -37,7 +37,7 @@ func Parse(data []byte) (*profile.Profile, error) {
 	return p, p.CheckValid()
 }
 
-// ReadAll reads a profile to decode later, 1 GiB at most.
+// ReadAll reads a profile of at most 1 GiB, to decode later.
 func ReadAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err == nil && len(data) > maxFile {
@@ -46,8 +46,8 @@ func ReadAll(r io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// Select leaves in p the samples that have a function, file or binary that fits focus, and none
-// that fits ignore; nil is no condition. It returns an error if no sample is left.
+// Select keeps in p the samples with a function, file or binary that matches focus, and without any that matches
+// ignore; nil is no condition. It returns an error if no sample is left.
 func Select(p *profile.Profile, focus, ignore *regexp.Regexp) error {
 	focused, _, _, _ := p.FilterSamplesByName(focus, ignore, nil, nil)
 	switch {

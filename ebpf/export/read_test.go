@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzFormats: whatever a file holds, reading and writing it in every format ends without a
-// panic.
+// FuzzFormats checks that reading any file and writing it in every format does not panic.
 func FuzzFormats(f *testing.F) {
 	var data bytes.Buffer
 	require.NoError(f, server(f).WriteUncompressed(&data))

@@ -36,8 +36,8 @@ type (
 	}
 )
 
-// Speedscope writes the file format of speedscope: one profile of all samples, or one for each
-// thread where threads are known. Samples are in no order of time.
+// Speedscope writes the file format of speedscope: one profile of all samples, or one for each thread if threads are
+// known. Samples are not in order of time.
 func Speedscope(w io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -76,7 +76,7 @@ func Speedscope(w io.Writer, p *profile.Profile) error {
 	return json.NewEncoder(w).Encode(file)
 }
 
-// newSpeedscopeProfile returns the empty profile of a thread, zero for all.
+// newSpeedscopeProfile returns the empty profile of a thread, or of all threads if t is zero.
 func newSpeedscopeProfile(s *stacks, t thread) speedscopeProfile {
 	out := speedscopeProfile{Type: "sampled", Name: Title(s.profile), Unit: "none", Samples: [][]int{}, Weights: []int64{}}
 	if t != (thread{}) {

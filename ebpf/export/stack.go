@@ -14,10 +14,10 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Recorded begins the comment of a profile that says what was recorded.
+// Recorded is the prefix of the comment of a profile that describes the selection of a recording.
 const Recorded = "headwater record: "
 
-// Title says what a profile is of.
+// Title returns the title of a profile: the selection of its recording or, as pprof shows it, its first mapping.
 func Title(p *profile.Profile) string {
 	for _, comment := range p.Comments {
 		if of, ok := strings.CutPrefix(comment, Recorded); ok {
@@ -25,34 +25,34 @@ func Title(p *profile.Profile) string {
 		}
 	}
 	if len(p.Mapping) > 0 && p.Mapping[0].File != "" {
-		return path.Base(p.Mapping[0].File) // as pprof does
+		return path.Base(p.Mapping[0].File) // as in pprof
 	}
 	return "profile"
 }
 
-// unnamed stands for code that has neither a name nor an address.
+// unnamed is the name of code with neither a name nor an address.
 const unnamed = "[unknown]"
 
-// frame is a function of a stack. It is equal for calls of the same function at the same line.
+// frame is a function in a stack. Calls of the same function at the same line have equal frames.
 type frame struct {
 	name      string
-	system    string // as the linker knows it
-	file      string // of the source
+	system    string // name for the linker
+	file      string // source file
 	line      int64
 	startLine int64
-	binary    string // path of the file that the code is in, "" if it is no code
-	inlined   bool   // into the frame before it
+	binary    string // path of the file with the code, "" if it is no code
+	inlined   bool   // inlined into the previous frame
 }
 
 // stacks reads the samples of a profile.
 type stacks struct {
 	profile *profile.Profile
-	value   int   // which of the samples' values is shown
-	taken   int   // which of them says how many samples were taken; -1: none
-	period  int64 // the value of each sample that was taken; 0 if that is not known or if each has its own
+	value   int   // index of the sample value to show
+	taken   int   // index of the sample value with the number of samples taken; -1 if none
+	period  int64 // value of each sample taken; 0 if unknown or if values differ
 	known   map[*profile.Location][]frame
 
-	processes bool // root frames are names of processes
+	processes bool // see rootsAreProcesses
 }
 
 func newStacks(p *profile.Profile) (*stacks, error) {
@@ -68,13 +68,13 @@ func newStacks(p *profile.Profile) (*stacks, error) {
 	return s, nil
 }
 
-// unit is what values are counted in.
+// unit returns the unit of values.
 func (s *stacks) unit() string { return s.profile.SampleType[s.value].Unit }
 
-// valueOf returns how much a sample counts.
+// valueOf returns the value of a sample.
 func (s *stacks) valueOf(sample *profile.Sample) int64 { return sample.Value[s.value] }
 
-// findPeriod finds the period.
+// findPeriod returns the value for period.
 func (s *stacks) findPeriod() int64 {
 	of, by := s.profile.SampleType[s.value], s.profile.PeriodType
 	if by == nil || of.Type != by.Type || of.Unit != by.Unit {
@@ -87,7 +87,7 @@ func (s *stacks) findPeriod() int64 {
 	if s.taken < 0 {
 		return each
 	}
-	for _, sample := range s.profile.Sample { // those of a probe may have a value of its arguments
+	for _, sample := range s.profile.Sample { // samples of a probe may have values from its arguments
 		if s.valueOf(sample) != each*sample.Value[s.taken] {
 			return 0
 		}
@@ -95,7 +95,7 @@ func (s *stacks) findPeriod() int64 {
 	return each
 }
 
-// total is the value of all samples.
+// total returns the value of all samples.
 func (s *stacks) total() (sum int64) {
 	for _, sample := range s.profile.Sample {
 		sum += s.valueOf(sample)
@@ -103,8 +103,9 @@ func (s *stacks) total() (sum int64) {
 	return sum
 }
 
-// count returns how many samples were taken for one of the profile, false where that is not known. A profile of before
-// Headwater wrote the number, or of another tool, has it where each sample stands for the same value.
+// count returns the number of samples taken that a sample of the profile stands for. known is false if there is no such
+// number. Profiles of other tools, or of a Headwater that did not write the number yet, have it only if all samples
+// have the same value.
 func (s *stacks) count(sample *profile.Sample) (n int64, known bool) {
 	if s.taken >= 0 {
 		return sample.Value[s.taken], true
@@ -115,7 +116,7 @@ func (s *stacks) count(sample *profile.Sample) (n int64, known bool) {
 	return 0, false
 }
 
-// samples is how many samples were taken, false if that is not known.
+// samples returns the number of samples taken. known is false if it is unknown.
 func (s *stacks) samples() (sum int64, known bool) {
 	known = len(s.profile.Sample) > 0
 	for _, sample := range s.profile.Sample {
@@ -125,8 +126,8 @@ func (s *stacks) samples() (sum int64, known bool) {
 	return sum, known
 }
 
-// weight is how much a sample counts in formats that count samples: how many were taken, if each stands for the same;
-// else its value.
+// weight returns the weight of a sample in formats that count samples: the number of samples taken if all have the same
+// value, otherwise its value.
 func (s *stacks) weight(sample *profile.Sample) int64 {
 	if n, ok := s.count(sample); ok && s.period > 0 {
 		return n
@@ -134,8 +135,7 @@ func (s *stacks) weight(sample *profile.Sample) int64 {
 	return s.valueOf(sample)
 }
 
-// stack returns the frames of a sample, root first. Its thread, if it is known, is a frame
-// below the process.
+// stack returns the frames of a sample, root first. Its thread, if known, is a frame below the process.
 func (s *stacks) stack(sample *profile.Sample) []frame {
 	out := s.code(sample)
 	thread, ok := threadOf(sample)
@@ -149,7 +149,7 @@ func (s *stacks) stack(sample *profile.Sample) []frame {
 	return append(append(append([]frame(nil), out[:at]...), frame{name: thread.String()}), out[at:]...)
 }
 
-// code is stack without the thread.
+// code is like stack, without the thread.
 func (s *stacks) code(sample *profile.Sample) (out []frame) {
 	for i := len(sample.Location) - 1; i >= 0; i-- {
 		out = append(out, s.frames(sample.Location[i])...)
@@ -160,7 +160,7 @@ func (s *stacks) code(sample *profile.Sample) (out []frame) {
 	return out
 }
 
-// frames returns what a location stands for, outermost function first.
+// frames returns the frames of a location, outermost function first.
 func (s *stacks) frames(l *profile.Location) []frame {
 	if found, ok := s.known[l]; ok {
 		return found
@@ -184,7 +184,7 @@ func (s *stacks) frames(l *profile.Location) []frame {
 	return out
 }
 
-// thread is who a sample is of.
+// thread identifies the thread of a sample.
 type thread struct {
 	pid, tid int64
 	name     string
@@ -192,7 +192,7 @@ type thread struct {
 
 func (t thread) String() string { return fmt.Sprintf("%s (%d)", t.name, t.tid) }
 
-// threadOf returns the thread of a sample, false if it has no labels that say so.
+// threadOf returns the thread of a sample. ok is false if the sample has no label with a thread ID.
 func threadOf(s *profile.Sample) (t thread, ok bool) {
 	number := func(label string) int64 {
 		if values := s.Label[label]; len(values) > 0 {
@@ -213,6 +213,6 @@ func threadOf(s *profile.Sample) (t thread, ok bool) {
 	return t, t.tid != 0
 }
 
-// times returns when the samples were taken that one of the profile stands for, ns since 1970;
-// none if that is not known.
+// times returns the times, in ns since 1970, of the samples taken that a sample of the profile stands for; none if
+// unknown.
 func times(s *profile.Sample) []int64 { return s.NumLabel[pprof.Timestamp] }

@@ -20,7 +20,7 @@ const (
 	svgThin   = 0.3 // narrower frames are left out
 )
 
-// svgColors are those of the page, which people with colour blindness can tell apart.
+// svgColors returns the colours of the page, which people with colour blindness can distinguish.
 func svgColors() map[string]string {
 	return map[string]string{
 		"kernel": "#f0b95c", "native": "#8cc5ec", "inlined": "#c4e2f8", "runtime": "#63c79a", "jit": "#e79ac6",
@@ -28,8 +28,8 @@ func svgColors() map[string]string {
 	}
 }
 
-// SVG writes a flame graph as an image: without scripts, so that it can be part of documents.
-// Names and shares are shown by those who point at a frame.
+// SVG writes a flame graph as an image without scripts, so that it can be part of documents. Pointing at a frame shows
+// its name and share.
 func SVG(w io.Writer, p *profile.Profile) error {
 	b := trie.NewBuilder(nil)
 	if err := b.Add(withThreads(p)); err != nil {
@@ -56,7 +56,7 @@ func writeSVGFrames(out io.Writer, tree *trie.Tree) {
 	colors := svgColors()
 	n := &tree.Nodes
 	scale := svgWidth / float64(max(n.Total[0], 1))
-	next := make([]int64, len(n.Frame)+1) // by depth: where the next node begins
+	next := make([]int64, len(n.Frame)+1) // by depth: start of the next node
 	for i, frame := range n.Frame {
 		depth := n.Depth[i]
 		begin := next[depth]
@@ -85,7 +85,7 @@ func writeSVGFrames(out io.Writer, tree *trie.Tree) {
 	}
 }
 
-// cut shortens a name to some letters.
+// cut shortens a name to a number of letters.
 func cut(name string, letters int) string {
 	runes := []rune(name)
 	if len(runes) <= letters {

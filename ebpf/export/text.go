@@ -30,7 +30,7 @@ func Top(w io.Writer, p *profile.Profile, most int) error {
 	fmt.Fprintf(out, "%8s %8s  function\n", "self", "total")
 	for _, f := range functions[:min(len(functions), most)] {
 		fmt.Fprintf(out, "%8s %8s  %s", percent(f.Self, total), percent(f.Total, total), printable.Text(f.Name))
-		if where := f.Where(); where != "" && !strings.HasPrefix(f.Name, where+"+") { // which says it already
+		if where := f.Where(); where != "" && !strings.HasPrefix(f.Name, where+"+") { // which already has it
 			fmt.Fprintf(out, "  %s", printable.Text(where))
 		}
 		fmt.Fprintln(out)
@@ -41,7 +41,7 @@ func Top(w io.Writer, p *profile.Profile, most int) error {
 	return out.Flush()
 }
 
-// ByLabel writes the shares of the values of a label as a table, most first. Samples without it are a group, too.
+// ByLabel writes the shares of the values of a label as a table, largest first. Samples without the label are a group.
 func ByLabel(w io.Writer, p *profile.Profile, label string, most int) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -82,7 +82,7 @@ func labelOf(s *profile.Sample, label string) string {
 	return strings.Join(texts, ", ")
 }
 
-// writeHead writes what a profile is of, and how much it has.
+// writeHead writes the title, value, samples and duration of a profile.
 func writeHead(out io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -99,7 +99,7 @@ func writeHead(out io.Writer, p *profile.Profile) error {
 	return err
 }
 
-// amount is a value in its unit.
+// amount returns a value with its unit.
 func amount(value int64, unit string) string {
 	if unit == "nanoseconds" {
 		return fmt.Sprintf("%.2f s", float64(value)/1e9)
@@ -111,10 +111,11 @@ func percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(whole, 1)))
 }
 
-// maxIndent is how many callers a function is indented for. Deeper ones have the number of their callers.
+// maxIndent is the number of callers up to which a function is indented. Deeper functions show the number of their
+// callers.
 const maxIndent = 60
 
-// indent returns what a function with that many callers begins with.
+// indent returns the indentation of a function with the given number of callers.
 func indent(callers int) string {
 	if callers <= maxIndent {
 		return strings.Repeat("  ", callers)
@@ -122,8 +123,8 @@ func indent(callers int) string {
 	return fmt.Sprintf("%s(%d) ", strings.Repeat("  ", maxIndent), callers)
 }
 
-// Tree writes functions below their callers, with their share of all. What has less than a
-// two-hundredth is left out; of more than trie.DefaultMaxNodes functions, it says how many it leaves out.
+// Tree writes functions below their callers, with their share of the total. It omits functions with a share below
+// 1/200. If more than trie.DefaultMaxNodes functions remain, it shows how many are left out.
 func Tree(w io.Writer, p *profile.Profile) error {
 	const small = 0.005
 	b := trie.NewBuilder(nil)

@@ -8,31 +8,31 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// errNoTimes is returned by formats that cannot do without times.
+// errNoTimes is returned by formats that need times.
 var errNoTimes = errors.New("the profile does not say when samples were taken: " +
 	"record this format at once, or pprof with --timestamps")
 
-// maxMoments bounds the moments of samples without times.
+// maxMoments is the maximum number of moments of samples without times.
 const maxMoments = 1 << 24
 
-// moment is a sample when it was taken.
+// moment is a sample at one time.
 type moment struct {
-	time  int64 // ns since 1970; 0 if that is not known
+	time  int64 // ns since 1970; 0 if unknown
 	value int64
 	stack []frame
 	of    *profile.Sample
 }
 
-// track is what one thread did, in order of time.
+// track holds the samples of one thread, in order of time.
 type track struct {
 	thread
-	process string // its name
+	process string // name of the process
 	moments []moment
 }
 
-// tracks returns the threads of a profile in order of process and number. Stacks are root
-// first, without the process. The moments of samples without times have the time 0; they are as
-// many as samples were taken, or one where that is not known or too many. Those of one sample share its value.
+// tracks returns the threads of a profile in order of process and thread ID. Stacks are root first, without the
+// process. A sample without times has moments with the time 0: as many as samples were taken, or one if that number is
+// unknown or too large. The moments of a sample share its value.
 func (s *stacks) tracks() []*track {
 	byThread := map[thread]*track{}
 	all, known := s.samples()
@@ -69,7 +69,7 @@ func (s *stacks) tracks() []*track {
 	return out
 }
 
-// add adds a moment for each of its sample's times, or as many as count says without a time.
+// add adds a moment for each time of its sample, or count moments if the sample has no times.
 func (t *track) add(m moment, count int64) {
 	all := times(m.of)
 	if len(all) == 0 {
@@ -85,11 +85,11 @@ func (t *track) add(m moment, count int64) {
 	}
 }
 
-// timed returns tracks whose moments have times, and the first of these.
+// timed returns the tracks and the time of the first sample, or errNoTimes if samples have no times.
 func (s *stacks) timed() (all []*track, first int64, err error) {
 	all = s.tracks()
 	for _, t := range all {
-		begin := t.moments[0].time // every track has one, in order of time
+		begin := t.moments[0].time // every track has a moment, and they are sorted by time
 		if begin == 0 {
 			return nil, 0, errNoTimes
 		}

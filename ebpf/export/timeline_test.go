@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTrace: functions last over the samples that have them, end where another stack begins or
-// nothing runs, and lie within their callers.
+// TestTrace checks that functions last over their samples, end when another stack starts or the thread stops, and are
+// nested in their callers.
 func TestTrace(t *testing.T) {
 	type event struct {
 		Name, Ph string
@@ -53,8 +53,8 @@ func TestTrace(t *testing.T) {
 	}, got)
 }
 
-// TestTraceOfRenamed: the events of a thread that runs one program after the other do not overlap, and it has the name
-// of the last.
+// TestTraceOfRenamed checks that the events of a thread that runs two programs in turn do not overlap, and that it has
+// the name of the last program.
 func TestTraceOfRenamed(t *testing.T) {
 	const begin = 1_700_000_000e9
 	m := newMaker()
@@ -104,7 +104,7 @@ server 7/7 1700000000.020000:   10000000 cpu-clock:
 	require.Contains(t, written(t, "perf", waiting), "server 7/7 1700000000.000000:   10000000 off-cpu: \n")
 }
 
-// TestManySamples: a profile of bytes, or of endless samples, makes no endless file.
+// TestManySamples checks that a profile of bytes, or of very many samples, gives a file of limited size.
 func TestManySamples(t *testing.T) {
 	m := newMaker()
 	m.sample(1<<40, ":server", "/bin/server:main")
@@ -115,7 +115,7 @@ func TestManySamples(t *testing.T) {
 	require.Equal(t, 1, strings.Count(written(t, "perf", m.Profile), "page-faults:"))
 }
 
-// TestGecko: every thread has its samples, and their stacks lead to frames and texts.
+// TestGecko checks that every thread has its samples, and that their stacks refer to frames and strings.
 func TestGecko(t *testing.T) {
 	file := decoded[struct {
 		Meta    struct{ Interval, StartTime float64 }
@@ -150,7 +150,7 @@ func TestGecko(t *testing.T) {
 	require.Equal(t, []any{4.0, 20.0, 0.0, 10e6}, first.Samples.Data[2])
 }
 
-// TestSVG: the image is XML, and has what is wide enough.
+// TestSVG checks that the image is XML, with all frames that are wide enough.
 func TestSVG(t *testing.T) {
 	m := newMaker()
 	m.sample(1, ":</svg><script>", "/bin/server:operator<")
@@ -176,7 +176,7 @@ func TestJSON(t *testing.T) {
 	require.Equal(t, jsonFrame{"step", "_Zstep", "server.c", 23, 20, "/bin/server", true}, file.Frames[3])
 }
 
-// TestGoPGO: there are neither labels nor processes, and equal stacks are one sample.
+// TestGoPGO checks that there are no labels and no processes, and that equal stacks are one sample.
 func TestGoPGO(t *testing.T) {
 	p, err := profile.ParseData([]byte(written(t, "pgo", server(t))))
 	require.NoError(t, err)
@@ -188,8 +188,8 @@ func TestGoPGO(t *testing.T) {
 	}
 }
 
-// TestAutoFDO: leaves count by line from the start of their function, below what they are
-// inlined into; code of the kernel and without names does not.
+// TestAutoFDO checks that leaves count by line from the start of their function, below the functions that they are
+// inlined into, and that code of the kernel and unnamed code do not count.
 func TestAutoFDO(t *testing.T) {
 	m := newMaker()
 	m.sample(3, ":server", "/bin/server:main", "/bin/server:work|step")

@@ -11,22 +11,22 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Function is a function with what it has of a profile.
+// Function is a function with its values in a profile.
 type Function struct {
 	Name   string `json:"name"`
-	Binary string `json:"binary,omitempty"` // file that its code is in, see trie.CodeOf; "" for what is no code
+	Binary string `json:"binary,omitempty"` // file with its code, see trie.CodeOf; "" if it is no code
 	Self   int64  `json:"self"`             // value of the samples that end in it
-	Total  int64  `json:"total"`            // value of the samples that have it
+	Total  int64  `json:"total"`            // value of the samples with the function in their stack
 
 	OfSelf  Amount `json:"-"`
 	OfTotal Amount `json:"-"`
 }
 
-// Amount is what samples have together, and how sure that is.
+// Amount is a sum of samples, with figures for its error.
 type Amount struct {
 	Value   float64
-	Samples float64 // that were taken; where a profile does not say that, a stack counts as one of its value
-	Squares float64 // sum of the squares of their values, or more where these are not known one by one
+	Samples float64 // number of samples taken; if unknown, a stack counts as one sample
+	Squares float64 // sum of the squares of their values, or an upper bound if the values are unknown
 }
 
 // Add adds b.
@@ -34,7 +34,7 @@ func (a *Amount) Add(b Amount) {
 	a.Value, a.Samples, a.Squares = a.Value+b.Value, a.Samples+b.Samples, a.Squares+b.Squares
 }
 
-// Functions returns the functions of a profile, most self first, and the value of all samples.
+// Functions returns the functions of a profile, largest self first, and the value of all samples.
 func Functions(p *profile.Profile) (functions []Function, total int64, err error) {
 	s, err := newStacks(p)
 	if err != nil {
@@ -53,13 +53,13 @@ func Functions(p *profile.Profile) (functions []Function, total int64, err error
 	return functions, total, nil
 }
 
-// amount returns what a sample of the profile has. Squares of values whose sum is v, of which none is larger than m,
-// are m*v together at most.
+// amount returns the Amount of a sample of the profile. If values have the sum v and the maximum m, the sum of their
+// squares is at most m*v.
 func (s *stacks) amount(sample *profile.Sample) Amount {
 	value := float64(s.valueOf(sample))
 	n, known := s.count(sample)
 	switch {
-	case s.value == s.taken || !known && s.unit() == pprof.CountUnit: // each is worth 1
+	case s.value == s.taken || !known && s.unit() == pprof.CountUnit: // each sample has the value 1
 		return Amount{value, value, value}
 	case !known:
 		return Amount{value, 1, value * value}
@@ -73,10 +73,10 @@ func (s *stacks) amount(sample *profile.Sample) Amount {
 	return Amount{value, float64(n), value * largest}
 }
 
-// functionKey is what distinguishes functions: of one file by two paths, as in two containers, they are the same.
+// functionKey identifies a function. It is the same for one file with two paths, as in two containers.
 type functionKey struct{ name, file string }
 
-// fileOf returns what distinguishes the file of a frame: its build ID or, without one, its path or the runtime.
+// fileOf returns a key for the file of a frame: its build ID or, without one, its path or the runtime.
 func fileOf(f frame, l *profile.Location) string {
 	if f.binary != "" && l != nil && l.Mapping != nil && l.Mapping.BuildID != "" {
 		return l.Mapping.BuildID
@@ -84,18 +84,18 @@ func fileOf(f frame, l *profile.Location) string {
 	return trie.CodeOf(f.binary)
 }
 
-// functionCounts adds up what each function has. A profile may have millions of frames, so the functions of a location
-// are looked up once, and a frame costs no more than a look at their numbers.
+// functionCounts adds up the samples of each function. A profile may have millions of frames, so the functions of a
+// location are looked up once, and a frame costs only an access to their numbers.
 type functionCounts struct {
 	stacks    *stacks
 	functions []Function
-	in        []int                       // the last sample that has the function of that number, from 1 on
-	byKey     map[functionKey]int         // numbers of functions
-	of        map[*profile.Location][]int // numbers of a location's functions, outermost first
+	in        []int                       // by function number, the last sample with the function; samples count from 1
+	byKey     map[functionKey]int         // function numbers
+	of        map[*profile.Location][]int // function numbers of a location, outermost first
 	samples   int
 }
 
-// add counts a sample. A function that calls itself counts once.
+// add counts a sample. A recursive function counts once.
 func (c *functionCounts) add(sample *profile.Sample) {
 	c.samples++
 	value, amount := c.stacks.valueOf(sample), c.stacks.amount(sample)
@@ -122,7 +122,7 @@ func (c *functionCounts) count(n int, value int64, amount Amount) {
 	c.in[n] = c.samples
 }
 
-// at returns the numbers of the functions of a location, outermost first.
+// at returns the function numbers of a location, outermost first.
 func (c *functionCounts) at(l *profile.Location) []int {
 	numbers, ok := c.of[l]
 	if !ok {
@@ -134,7 +134,7 @@ func (c *functionCounts) at(l *profile.Location) []int {
 	return numbers
 }
 
-// number returns the number of the function of a frame of a location.
+// number returns the function number of a frame at a location.
 func (c *functionCounts) number(f frame, l *profile.Location) int {
 	key := functionKey{f.name, fileOf(f, l)}
 	n, ok := c.byKey[key]
@@ -147,7 +147,7 @@ func (c *functionCounts) number(f frame, l *profile.Location) int {
 	return n
 }
 
-// Where is the short name of a function's binary: "libc.so.6".
+// Where returns the base name of a function's binary, such as "libc.so.6".
 func (f Function) Where() string {
 	if f.Binary == "" {
 		return ""

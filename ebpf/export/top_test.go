@@ -10,19 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// equal is what samples have that stand for one period each.
+// equal returns the Amount of n samples with a value of one period each.
 func equal(samples, period int64) Amount {
 	n, each := float64(samples), float64(period)
 	return Amount{Value: n * each, Samples: n, Squares: n * each * each}
 }
 
-// functionOf is a function of samples that stand for one period each, self of which end in it.
+// functionOf returns a Function with samples of one period each; self samples end in it.
 func functionOf(name, binary string, self, total, period int64) Function {
 	return Function{name, binary, self * period, total * period, equal(self, period), equal(total, period)}
 }
 
-// TestFunctionsOnce: a function counts once for each sample that has it, however often it is there, and a function of
-// two places is one.
+// TestFunctionsOnce checks that a function counts once for each sample that contains it, and that its places count as
+// one function.
 func TestFunctionsOnce(t *testing.T) {
 	m := newMaker()
 	m.sample(5, ":server", "a:main", "a:walk", "a:walk", "a:leaf|walk")
@@ -43,7 +43,8 @@ func TestFunctionsOnce(t *testing.T) {
 	}, found)
 }
 
-// TestFunctionsOfTwoPaths: a file that two processes see by two paths is one file, and two files of one path are two.
+// TestFunctionsOfTwoPaths checks that a file that two processes see under two paths is one file, and that two files
+// with the same path are two.
 func TestFunctionsOfTwoPaths(t *testing.T) {
 	m := newMaker()
 	m.sample(5, ":server", "/lib/x.so:work")
@@ -66,8 +67,8 @@ func TestFunctionsOfTwoPaths(t *testing.T) {
 	}, found)
 }
 
-// TestTreeOfDeepStacks has a recursion of 100,000 calls next to another stack: the text does not grow with the square
-// of the depth, and says what it does not show.
+// TestTreeOfDeepStacks has a recursion of 100,000 calls next to another stack. The text must not grow with the square
+// of the depth, and must show how much it omits.
 func TestTreeOfDeepStacks(t *testing.T) {
 	m := newMaker()
 	deep := []string{":server", "a:main"}
@@ -80,7 +81,7 @@ func TestTreeOfDeepStacks(t *testing.T) {
 	require.NoError(t, Tree(&out, m.Profile))
 	require.Less(t, out.Len(), 5<<20)
 	require.Contains(t, out.String(), "(1000) f")
-	shown := int64(0) // tenths of percents, of what is no callers' line
+	shown := int64(0) // tenths of percents, in lines that are not callers
 	for _, line := range strings.Split(out.String(), "\n") {
 		if strings.Contains(line, " functions are left out]") || strings.HasSuffix(line, " leaf") {
 			var percent float64

@@ -11,9 +11,9 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// traceEvent is an event of the Trace Event Format, which chrome://tracing and ui.perfetto.dev
-// read: at ts, "B" begins in what has begun last, and "E" ends that; "M" names a process or thread. Events that begin
-// and end at once are not in an order that says which of two is the caller when both take as long.
+// traceEvent is an event of the Trace Event Format of chrome://tracing and ui.perfetto.dev: at ts, "B" starts a
+// function inside the innermost open function, "E" ends the innermost open function, and "M" names a process or thread.
+// Events with a duration are not used: their order does not show the caller if caller and callee take equally long.
 type traceEvent struct {
 	Name  string         `json:"name"`
 	Cat   string         `json:"cat,omitempty"`
@@ -24,12 +24,11 @@ type traceEvent struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// maxTraceName bounds names, which every event repeats.
+// maxTraceName is the maximum length of a name, which every event repeats.
 const maxTraceName = 300
 
-// Trace writes a track for each thread, with the functions that ran there, root on top. A
-// function lasts from the first sample that has it to the next one that has not, or for a
-// period after the last one where the thread did not run.
+// Trace writes a track for each thread with the functions that ran there, root on top. A function lasts from its first
+// sample to the next sample without it or, if the thread stopped running, until one period after its last sample.
 func Trace(w io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -62,8 +61,8 @@ type traceWriter struct {
 	err    error
 
 	thread thread
-	open   []frame // functions that have not ended, root first
-	until  int64   // when the last sample's time is over
+	open   []frame // open functions, root first
+	until  int64   // end of the last sample's period
 }
 
 func (w *traceWriter) text(text string) {
@@ -112,11 +111,11 @@ func (w *traceWriter) track(t *track) {
 	w.close(0, w.until)
 }
 
-// joinRenamed makes one track of those of a thread that had several names, with the last of them: events of a thread
-// end in the order that they have begun in.
+// joinRenamed joins the tracks of a thread that had several names into one track with the last name, as the events of a
+// thread must be nested.
 func joinRenamed(tracks []*track) (out []*track) {
 	byTime := func(a, b moment) int { return cmp.Compare(a.time, b.time) }
-	for _, t := range tracks { // those of a thread follow each other
+	for _, t := range tracks { // tracks of a thread are adjacent
 		last := len(out) - 1
 		if last < 0 || out[last].pid != t.pid || out[last].tid != t.tid || t.tid == 0 {
 			out = append(out, t)
@@ -134,10 +133,10 @@ func joinRenamed(tracks []*track) (out []*track) {
 	return out
 }
 
-// sameFunction reports whether two frames are of the same function, at whatever line.
+// sameFunction reports whether two frames belong to the same function, at any line.
 func sameFunction(a, b frame) bool { return a.name == b.name && a.binary == b.binary }
 
-// begin begins a function, called by the one that began last.
+// begin starts a function, called by the innermost open function.
 func (w *traceWriter) begin(f frame, at int64) {
 	args := map[string]any{}
 	if f.binary != "" {
@@ -151,7 +150,7 @@ func (w *traceWriter) begin(f frame, at int64) {
 	w.open = append(w.open, f)
 }
 
-// close ends the functions from the given depth on, the innermost first.
+// close ends the open functions from the given depth on, innermost first.
 func (w *traceWriter) close(depth int, at int64) {
 	for len(w.open) > depth {
 		f := w.open[len(w.open)-1]
@@ -162,5 +161,5 @@ func (w *traceWriter) close(depth int, at int64) {
 	}
 }
 
-// time is when an event is, in µs.
+// time returns the time of an event, in µs.
 func (w *traceWriter) time(at int64) float64 { return float64(at-w.first) / 1e3 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// allowances are the time that each user may take, by the user's ID, in milliseconds: some at once, and in the long run
-// a share of the time. Users that took none lately are not there.
+// allowances are the times that users may take, by user ID, in milliseconds: a burst, and a share of the time in the
+// long run. Users that have not taken any time recently have no entry.
 type allowances map[uint32]*rate.Limiter
 
 // has reports whether a user may take that much time now.
@@ -16,7 +16,7 @@ func (a allowances) has(owner uint32, wanted time.Duration, now time.Time) bool 
 	return left == nil || left.TokensAt(now) >= float64(wanted.Milliseconds())
 }
 
-// spend notes time that a user has taken, of atOnce at once and 1/share of the time.
+// spend notes time that a user has taken. The user's allowance is a burst of atOnce, and 1/share of the time.
 func (a *allowances) spend(owner uint32, spent time.Duration, now time.Time, atOnce time.Duration, share int64) {
 	left := (*a)[owner]
 	if left == nil {
@@ -26,14 +26,14 @@ func (a *allowances) spend(owner uint32, spent time.Duration, now time.Time, atO
 		}
 		(*a)[owner] = left
 	}
-	for spent > 0 { // no more at once than the Limiter takes
+	for spent > 0 { // at most the burst of the Limiter at once
 		part := min(spent, atOnce)
 		left.ReserveN(now, int(part.Milliseconds()))
 		spent -= part
 	}
 }
 
-// forget forgets the users that may take all again.
+// forget forgets the users whose allowance is full again.
 func (a allowances) forget(now time.Time) {
 	for owner, left := range a {
 		if left.TokensAt(now) >= float64(left.Burst()) {

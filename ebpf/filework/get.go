@@ -2,8 +2,8 @@ package filework
 
 import "time"
 
-// Get is Do for work that has a result. One that comes late is handed to drop, which
-// releases it; nil if there is nothing to release.
+// Get is like Do for work that has a result. It passes a late result to drop, which releases it; drop may be nil if
+// results need no release.
 func Get[T any](p *Pool, o Origin, what string, patience time.Duration,
 	work func() (T, error), drop func(T)) (T, error) {
 	type outcome struct {

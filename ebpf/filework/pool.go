@@ -1,7 +1,6 @@
-// Package filework runs work on files and memory of other processes, which may take
-// for ever: a file of a FUSE or NFS mount whose server does not answer cannot be
-// opened, and who tries cannot be stopped. Each piece of work has a goroutine of its
-// own, its caller waits a bounded time, and who hangs is not joined by others.
+// Package filework runs work on files and memory of other processes, which may block forever: a file on a FUSE or NFS
+// mount whose server does not answer cannot be opened, and a blocked system call cannot be interrupted. Each piece of
+// work has its own goroutine, its caller waits for a bounded time, and no further work is sent to a mount that hangs.
 package filework
 
 import (
@@ -16,26 +15,26 @@ import (
 	"github.com/headwater/headwater/ebpf/clock"
 )
 
-// Origin is where the files come from that a piece of work reads.
+// Origin is the source of the files that a piece of work reads.
 type Origin struct {
-	Mount string // names what hangs together, such as a device or a process's root
+	Mount string // names files that hang at the same time, such as a device or a process's root
 	Owner uint32 // user ID of the process that has the files
 }
 
-// Limits of a Pool. Work hangs when its thread has not run for hangsAfter although it
-// waits neither for a CPU nor for anything of ours; work is late when nobody waits for it any longer.
+// Limits of a Pool. Work hangs if its thread has not run for hangsAfter although the thread waits neither for a CPU nor
+// for this process itself. Work is late if its caller no longer waits for it.
 const (
 	hangsAfter    = 500 * time.Millisecond
 	hangsPerMount = 1
-	hangsPerUser  = 8  // of each user but root
-	hangsOfUsers  = 64 // of all users but root
+	hangsPerUser  = 8  // of each user except root
+	hangsOfUsers  = 64 // of all users except root
 	hangsOfRoot   = 64
-	latePerMount  = 4 // that do not hang: they use CPU time
+	latePerMount  = 4 // late work that does not hang: it uses CPU time
 	latePerUser   = 16
-	CPUAtOnce     = 5 * time.Second // CPU time that work of a user but root takes, ...
-	CPUShare      = 10              // ... and in the long run 1/CPUShare of the time
+	CPUAtOnce     = 5 * time.Second // burst of CPU time for work of a user except root, ...
+	CPUShare      = 10              // ... and 1/CPUShare of the time in the long run
 	firstLook     = 500 * time.Millisecond
-	unattended    = time.Second // after which work is late that nobody waits for
+	unattended    = time.Second // after which work of Go is late
 )
 
 // Pool runs work. The zero value is ready; its methods may be called concurrently.
@@ -43,16 +42,16 @@ type Pool struct {
 	workers workers
 
 	mu       sync.Mutex
-	tasks    map[*Task]struct{} // that run
+	tasks    map[*Task]struct{} // running tasks
 	watching bool
 	refused  uint64
-	cpu      allowances // of CPU time, of all users but root
+	cpu      allowances // of CPU time, for all users except root
 
-	// Of Quick.
-	quick      int              // tasks that are late
+	// For Quick.
+	quick      int              // late tasks
 	rests      map[string]*rest // by mount
-	allowances allowances       // of our time that work was waited for in vain
-	turned     func(turn int)   // of tests: called after each turn but the last
+	allowances allowances       // of the profiler's time, for waits for late work
+	turned     func(turn int)   // for tests: called after each turn except the last
 }
 
 // Task is a piece of work.
@@ -63,21 +62,21 @@ type Task struct {
 	done   chan struct{}
 
 	// Guarded by the pool's mutex.
-	quick   bool          // it has no thread of its own, ...
-	waited  time.Duration // ... and was waited for so long
+	quick   bool          // started by Quick, without a thread of its own
+	waited  time.Duration // how long Quick waited for it
 	thread  int
 	late    bool
 	hangs   bool
-	ran     string    // what the system counts of the thread
-	changed time.Time // when that was seen to change
+	ran     string    // the system's counts of the thread, see threadRan
+	changed time.Time // when a change of ran was last seen
 }
 
-// SlowError says that work is not done yet, or was not begun.
+// SlowError says that work is not done yet, or was not started.
 type SlowError struct {
 	What    string        // such as "opening /mnt/libx.so"
-	After   time.Duration // since it began; 0 if it was not begun
-	Refused string        // why it was not begun; "" if it was
-	Hangs   bool          // there is no hope that it will be done soon
+	After   time.Duration // since its start; 0 if it was not started
+	Refused string        // why it was not started; "" if it was
+	Hangs   bool          // the work is not expected to end soon
 }
 
 func (e *SlowError) Error() string {
@@ -87,20 +86,20 @@ func (e *SlowError) Error() string {
 	return fmt.Sprintf("not ready: %s takes longer than %v", e.What, e.After)
 }
 
-// Refused reports whether err says that work was not begun.
+// Refused reports whether err says that work was not started.
 func Refused(err error) bool {
 	var slow *SlowError
 	return errors.As(err, &slow) && slow.Refused != ""
 }
 
-// Hangs reports whether err says that work will not be done soon.
+// Hangs reports whether err says that work is not expected to end soon.
 func Hangs(err error) bool {
 	var slow *SlowError
 	return errors.As(err, &slow) && slow.Hangs
 }
 
 // Scarce reports whether err says that this process or the host lacks file descriptors or memory now, so that the same
-// work may be done later.
+// work may succeed later.
 func Scarce(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
@@ -111,8 +110,8 @@ func Later(err error) bool {
 	return errors.As(err, &slow) || Scarce(err)
 }
 
-// Do runs work and waits for it, at most for patience. A *SlowError says that it is
-// not done: it may go on, and whatever it writes to must be its own until then.
+// Do runs work and waits for it, at most for patience. A *SlowError says that the work is not done. It may still be
+// running then, so the memory that it writes must be its own.
 func (p *Pool) Do(o Origin, what string, patience time.Duration, work func()) error {
 	t, err := p.Start(o, what, work)
 	if err != nil {
@@ -121,14 +120,14 @@ func (p *Pool) Do(o Origin, what string, patience time.Duration, work func()) er
 	return p.Wait(t, patience)
 }
 
-// Go runs work that nobody waits for, unless too much of the same origin is under way.
+// Go runs work without waiting for it, unless too much work of the same origin is running.
 func (p *Pool) Go(o Origin, what string, work func()) {
 	if t, err := p.Start(o, what, work); err == nil {
-		go p.Wait(t, unattended) // so that it is seen to be late
+		go p.Wait(t, unattended) // marks the work as late after that time
 	}
 }
 
-// Start runs work. A *SlowError says that too much of the same origin is under way.
+// Start runs work. A *SlowError says that too much work of the same origin is running.
 func (p *Pool) Start(o Origin, what string, work func()) (*Task, error) {
 	t := &Task{what: what, origin: o, began: time.Now(), done: make(chan struct{})}
 	p.mu.Lock()
@@ -145,7 +144,7 @@ func (p *Pool) Start(o Origin, what string, work func()) (*Task, error) {
 	return t, nil
 }
 
-// run gives work a thread of its own while it lasts, to see whether that runs.
+// run gives work its own thread while it runs, so that look can see whether the thread runs.
 func (p *Pool) run(t *Task, work func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -187,8 +186,8 @@ func (p *Pool) Wait(t *Task, patience time.Duration) error {
 	return &SlowError{What: t.what, After: time.Since(t.began).Round(time.Millisecond), Hangs: t.hangs}
 }
 
-// full returns why no more work of an origin may begin, "" if it may; hangs says that
-// other work does.
+// full returns why further work of an origin may not start, or "" if it may. hangs reports whether the reason is work
+// that hangs.
 func (p *Pool) full(o Origin) (why string, hangs bool) {
 	var mount, user, users, root, late, lateOfUser int
 	for t := range p.tasks {
@@ -218,7 +217,7 @@ func (p *Pool) full(o Origin) (why string, hangs bool) {
 	return "", false
 }
 
-// spend notes CPU time that work of a user has taken. The pool's mutex is held.
+// spend notes CPU time that work of a user has taken. The caller holds the pool's mutex.
 func (p *Pool) spend(owner uint32, spent time.Duration, now time.Time) {
 	if owner != 0 && spent >= time.Millisecond {
 		p.cpu.forget(now)
@@ -226,7 +225,7 @@ func (p *Pool) spend(owner uint32, spent time.Duration, now time.Time) {
 	}
 }
 
-// overspent reports whether work of a user has taken more CPU time than it may. The pool's mutex is held.
+// overspent reports whether work of a user has taken more CPU time than it may. The caller holds the pool's mutex.
 func (p *Pool) overspent(owner uint32, now time.Time) bool {
 	return !p.cpu.has(owner, time.Millisecond, now)
 }
@@ -238,7 +237,7 @@ func count(yes bool) int {
 	return 0
 }
 
-// watch finds out which late work hangs, as long as there is any.
+// watch finds out which late work hangs. It ends when there is no late work.
 func (p *Pool) watch() {
 	for {
 		time.Sleep(firstLook)
@@ -259,7 +258,7 @@ func (p *Pool) watch() {
 	}
 }
 
-// look finds out whether a task's thread has run since the last time, or could.
+// look finds out whether a task's thread has run since the last look, or could have run.
 func (t *Task) look(now time.Time) {
 	ran := threadRan(t.thread)
 	if t.changed.IsZero() || ran != t.ran || !threadBlocked(t.thread) {
@@ -269,8 +268,7 @@ func (t *Task) look(now time.Time) {
 	t.hangs = now.Sub(t.changed) >= hangsAfter
 }
 
-// Late returns the work that nobody waits for any longer, by what it does, and how
-// long it has run.
+// Late returns how long late work has been running, by the description of the work.
 func (p *Pool) Late() map[string]time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -283,8 +281,7 @@ func (p *Pool) Late() map[string]time.Duration {
 	return late
 }
 
-// Counts says how much work is late, how much of that hangs, and how much was refused
-// since the beginning.
+// Counts returns how much work is late, how much late work hangs, and how much work has been refused so far.
 func (p *Pool) Counts() (late, hanging int, refused uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

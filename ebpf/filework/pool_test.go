@@ -34,7 +34,7 @@ func hang(t *testing.T) (work func(), release func()) {
 			t.Error(err)
 			return
 		}
-		t.Cleanup(func() { _ = f.Close() }) // work that has not come so far yet does not block either
+		t.Cleanup(func() { _ = f.Close() }) // work that starts later does not block either
 	}
 }
 
@@ -43,8 +43,8 @@ func isSlow(err error, refused bool) bool {
 	return errors.As(err, &slow) && (slow.Refused != "") == refused
 }
 
-// TestHangingMount: who hangs is left behind, nobody joins it, other mounts are read,
-// and all is well when it goes on.
+// TestHangingMount: no further work is sent to a mount that hangs, other mounts are read, and all work continues when
+// the mount answers.
 func TestHangingMount(t *testing.T) {
 	var p Pool
 	dead := Origin{Mount: "dead", Owner: 1000}
@@ -71,7 +71,7 @@ func TestHangingMount(t *testing.T) {
 	}
 }
 
-// TestGet: a result that comes late is dropped.
+// TestGet: a late result is dropped.
 func TestGet(t *testing.T) {
 	var p Pool
 	if n, err := Get(&p, Origin{}, "", time.Minute, func() (int, error) { return 1, nil }, nil); n != 1 || err != nil {
@@ -90,8 +90,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestManyMounts: a user with many dead mounts uses up neither root's share nor that
-// of another user.
+// TestManyMounts: a user with many dead mounts uses up neither root's share nor another user's.
 func TestManyMounts(t *testing.T) {
 	var p Pool
 	var releases []func()
@@ -128,8 +127,8 @@ func TestManyMounts(t *testing.T) {
 	testkit.Eventually(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }
 
-// TestBusyWork: work that is long because it computes does not hang, so its mount is
-// read on; but few may do that at once for one mount, and for one user.
+// TestBusyWork: work that computes for long does not hang, so its mount is still read. But only little such work may
+// run for one mount, and for one user.
 func TestBusyWork(t *testing.T) {
 	var p Pool
 	var stop atomic.Bool
@@ -169,8 +168,8 @@ func TestBusyWork(t *testing.T) {
 	testkit.Eventually(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }
 
-// TestCPUShare: work of a user that has taken much CPU time is refused until the user's share has come up for it. Work
-// of others, and of root, is not.
+// TestCPUShare: work of a user that has taken much CPU time is refused until the user's share allows it. Work of other
+// users, and of root, is not refused.
 func TestCPUShare(t *testing.T) {
 	var p Pool
 	const greedy, other = 1000, 1001
@@ -204,7 +203,7 @@ func TestCPUShare(t *testing.T) {
 	}
 }
 
-// TestCPUIsCounted: the CPU time of work is that of its thread.
+// TestCPUIsCounted: the CPU time of work is the CPU time of its thread.
 func TestCPUIsCounted(t *testing.T) {
 	var p Pool
 	const owner = 1000

@@ -8,38 +8,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of Quick. Work may be late though nothing holds it back: where CPUs are busy, it waits
-// for its turn, and is waited for some times as long; but so does a thread that has the lock of
-// its process's memory. So a mount rests until its work is done and then for as long as that was
-// waited for, and longer when it is late again. Its user has an allowance: what is waited for in
-// vain costs one user a tenth of our time at most.
+// Limits of Quick. Work may be late although no file hangs. If CPUs are busy, the work waits for its turn, and Quick
+// waits several times as long. A thread that holds the lock of its process's memory may also wait for its turn. So a
+// mount rests until its work is done, and then for as long as Quick waited for it, and longer when it is late again.
+// Each user has an allowance: waits for late work of one user take at most a tenth of the profiler's time.
 const (
 	QuickPatience = 200 * time.Millisecond
-	QuickTurns    = 5               // as often, while the work is on a CPU or waits for one
-	LateAtOnce    = 2 * time.Second // that a user's work is waited for in vain, ...
-	LateShare     = 10              // ... and in the long run 1/LateShare of the time
+	QuickTurns    = 5               // number of waits, while the work is on a CPU or waits for one
+	LateAtOnce    = 2 * time.Second // burst of waits for late work of a user, ...
+	LateShare     = 10              // ... and 1/LateShare of the time in the long run
 
-	lateMemory = 30 * time.Second // after which it is forgotten that a mount was late
+	lateMemory = 30 * time.Second // after which the late work of a mount is forgotten
 )
 
-// QuickWork is what Quick runs.
+// QuickWork is work for Quick.
 type QuickWork struct {
 	What  string        // such as "reading the memory of process 1"
-	Mount string        // as that of an Origin
-	Owner func() uint32 // likewise; asked for where it matters
+	Mount string        // as in Origin
+	Owner func() uint32 // as in Origin; called only if it is needed
 	Run   func()
 }
 
-// Quick runs work that takes next to no time unless it hangs, such as one system call, and
-// waits for it a fifth of a second, or a second where CPUs are busy. It has no thread of its own,
-// which makes it cheap. A *SlowError says that it is not done, as that of Do.
+// Quick runs work that takes little time unless it hangs, such as one system call. It waits a fifth of a second, or a
+// second if CPUs are busy. The work has no thread of its own, which makes it cheap. A *SlowError says that the work is
+// not done, as for Do.
 func (p *Pool) Quick(w QuickWork) error {
 	patience, why := p.patience(&w)
 	if why != "" {
 		return &SlowError{What: w.What, Refused: why, Hangs: true}
 	}
 	began, done := time.Now(), make(chan struct{})
-	var thread atomic.Int64 // that it runs on; 0: it has not begun
+	var thread atomic.Int64 // thread of the work; 0 before the work starts
 	p.workers.start(func() {
 		defer close(done)
 		runtime.LockOSThread()
@@ -56,7 +55,7 @@ func (p *Pool) Quick(w QuickWork) error {
 		case <-timer.C:
 		}
 		select {
-		case <-done: // meanwhile
+		case <-done: // just now
 			return nil
 		default:
 		}
@@ -78,7 +77,7 @@ func (p *Pool) Quick(w QuickWork) error {
 	return &SlowError{What: w.What, After: patience, Hangs: true}
 }
 
-// patience returns how long work is waited for, or else why it may not begin.
+// patience returns how long to wait for work, or why it may not start.
 func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +87,7 @@ func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 		p.refused++
 		return 0, "it made us wait a moment ago"
 	}
-	if len(p.allowances) == 0 && p.quick == 0 { // nearly always
+	if len(p.allowances) == 0 && p.quick == 0 { // the usual case
 		return QuickPatience, ""
 	}
 	owner := w.Owner()
@@ -103,8 +102,8 @@ func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 	return patience, why
 }
 
-// left returns how long a user's work is waited for: never a little, for then more and more would be late. The pool's
-// mutex is held.
+// left returns how long to wait for a user's work. It is never a short time, because then more and more work would be
+// late. The caller holds the pool's mutex.
 func (p *Pool) left(owner uint32, now time.Time) time.Duration {
 	if p.allowances.has(owner, QuickPatience, now) {
 		return QuickPatience
@@ -112,7 +111,7 @@ func (p *Pool) left(owner uint32, now time.Time) time.Duration {
 	return 0
 }
 
-// hang notes work that is late.
+// hang notes late work.
 func (p *Pool) hang(t *Task, now time.Time) {
 	t.late, t.hangs, t.quick = true, true, true
 	p.mu.Lock()
@@ -126,7 +125,7 @@ func (p *Pool) hang(t *Task, now time.Time) {
 	p.allowances.spend(t.origin.Owner, min(t.waited+time.Millisecond, LateAtOnce), now, LateAtOnce, LateShare)
 }
 
-// recovered notes that work which was late is done.
+// recovered notes that late work is done.
 func (p *Pool) recovered(t *Task, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +143,7 @@ func (p *Pool) recovered(t *Task, now time.Time) {
 	r.until = now.Add(r.length)
 }
 
-// forget forgets who has not made us wait for a while. The pool's mutex is held.
+// forget forgets the mounts and users whose work has not been late for some time. The caller holds the pool's mutex.
 func (p *Pool) forget(now time.Time) {
 	for mount, r := range p.rests {
 		if now.Sub(r.until) >= lateMemory {
@@ -154,7 +153,7 @@ func (p *Pool) forget(now time.Time) {
 	p.allowances.forget(now)
 }
 
-// rest is how long Quick runs nothing of a mount, after work was late.
+// rest is a time in which Quick runs no work of a mount, because work was late.
 type rest struct {
 	length time.Duration
 	until  time.Time

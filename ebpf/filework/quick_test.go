@@ -10,13 +10,13 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// quickOf is work of a mount and a user.
+// quickOf returns work of a mount and a user.
 func quickOf(mount string, owner uint32, run func()) QuickWork {
 	return QuickWork{What: "reading " + mount, Mount: mount, Owner: func() uint32 { return owner }, Run: run}
 }
 
-// TestQuick: who hangs is waited for once. Meanwhile nobody waits for the same mount; others of the same user go on.
-// When it goes on, the mount rests for a moment.
+// TestQuick: Quick waits once for work that hangs. While it hangs, no work runs for the same mount, but work for other
+// mounts of the user does. After the work has ended, the mount rests for a moment.
 func TestQuick(t *testing.T) {
 	var p Pool
 	ran := 0
@@ -57,8 +57,8 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// TestQuickOnBusyCPU: work that does not come to its end though nothing holds it back is waited for longer, but not for
-// ever; also where Go runs one goroutine at a time, so that the thread of the work rests while another is asked for.
+// TestQuickOnBusyCPU: Quick waits longer, but not forever, for work that is not blocked and does not end. That also
+// holds if Go runs one goroutine at a time, so that the thread of the work rests while its state is read.
 func TestQuickOnBusyCPU(t *testing.T) {
 	for _, procs := range []int{1, 2} {
 		t.Run(fmt.Sprint(procs), func(t *testing.T) {
@@ -102,8 +102,8 @@ func testQuickOnBusyCPU(t *testing.T) {
 	testkit.Eventually(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }
 
-// TestQuickAgain: a mount that is late rests for as long as it was waited for, longer when it is late again, and so
-// that a tenth of the time is spent on it at most.
+// TestQuickAgain: a mount that is late rests for as long as Quick waited for it, and longer when it is late again, so
+// that waits for it take at most a tenth of the time.
 func TestQuickAgain(t *testing.T) {
 	var p Pool
 	now := time.Now()
@@ -119,7 +119,7 @@ func TestQuickAgain(t *testing.T) {
 	}
 }
 
-// TestQuickOfUser: a user whose every process makes us wait is waited for in vain for a tenth of the time at most.
+// TestQuickOfUser: if every process of a user is late, waits for the user's late work take at most a tenth of the time.
 func TestQuickOfUser(t *testing.T) {
 	var p Pool
 	const length = time.Minute
@@ -147,7 +147,7 @@ func TestQuickOfUser(t *testing.T) {
 	}
 }
 
-// BenchmarkQuick is what it costs where nothing hangs.
+// BenchmarkQuick measures Quick for work that does not hang.
 func BenchmarkQuick(b *testing.B) {
 	var p Pool
 	for b.Loop() {

@@ -11,9 +11,8 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs/helper"
 )
 
-// threadRan returns what the system counts of a thread of this process: CPU time, and
-// how often it began to run (Linux, Documentation/scheduler/sched-stats.rst); ""
-// where that is not counted.
+// threadRan returns the system's counts of a thread of this process: its CPU time and how often it started to run
+// (Linux, Documentation/scheduler/sched-stats.rst). It returns "" if the system does not count that.
 func threadRan(thread int) string {
 	counts, err := os.ReadFile(taskFolder(thread) + "/schedstat")
 	if err != nil {
@@ -22,8 +21,8 @@ func threadRan(thread int) string {
 	return string(counts)
 }
 
-// taskFolder returns the folder in /proc of a thread of this process or, if it waits for the helper, of the helper's
-// thread.
+// taskFolder returns the folder in /proc of a thread of this process or, if the thread waits for the helper, of the
+// helper's thread.
 func taskFolder(thread int) string {
 	if pid, tid := helper.Serving(thread); tid != 0 {
 		return fmt.Sprintf("/proc/%d/task/%d", pid, tid)
@@ -34,8 +33,8 @@ func taskFolder(thread int) string {
 // waitsForRuntime is the system call in which Go lets a thread rest.
 const waitsForRuntime = unix.SYS_FUTEX
 
-// threadBlocked reports whether a thread of this process waits, and neither for a CPU nor for its turn among those that
-// Go runs. One with the number 0 has not begun, which is because it waits for a CPU.
+// threadBlocked reports whether a thread of this process waits, but neither for a CPU nor for its turn in the Go
+// scheduler. Thread 0 has not started, because it waits for a CPU.
 func threadBlocked(thread int) bool {
 	if thread == 0 {
 		return false

@@ -8,14 +8,15 @@ import (
 	"github.com/headwater/headwater/ebpf/footprint"
 )
 
-// workers let work begin with the priority of who waits for it. A goroutine that runs before others, see
-// footprint.RaisePriority, would else wait for its work behind all programs that are busy.
+// workers start work with the priority of the goroutine that waits for it. Otherwise, the work of a goroutine with a
+// high priority, see footprint.RaisePriority, would get a CPU only after all busy programs.
 type workers struct {
 	mu   sync.Mutex
 	idle []chan func() // of goroutines with a high priority
 }
 
-// Such a goroutine stays for a while: it has its priority only once it runs, which takes long where CPUs are busy.
+// An idle goroutine is kept for some time. A new goroutine gets its priority only after it runs, which takes long if
+// CPUs are busy.
 const (
 	maxIdle = 2
 	idleFor = 2 * time.Second
@@ -38,7 +39,7 @@ func (w *workers) start(work func()) {
 	w.idle = w.idle[:last]
 }
 
-// run runs work, and then what else there is.
+// run runs work, and then further work.
 func (w *workers) run(work func()) {
 	footprint.RaisePriority()
 	next, patience := make(chan func(), 1), time.NewTimer(idleFor)
@@ -49,7 +50,7 @@ func (w *workers) run(work func()) {
 	}
 }
 
-// await returns the next work, nil if there is none for a while.
+// await returns the next work, or nil if none comes for a while.
 func (w *workers) await(next chan func(), patience *time.Timer) func() {
 	w.mu.Lock()
 	if len(w.idle) >= maxIdle {

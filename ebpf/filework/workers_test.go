@@ -12,7 +12,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// Work that a goroutine with a high priority waits for has it too, on a thread that is used again; other work has none.
+// TestPriorityOfWork: work that a goroutine with a high priority waits for also has a high priority, on a thread that
+// is used again. Other work has no high priority.
 func TestPriorityOfWork(t *testing.T) {
 	need.Root(t)
 	var p Pool
@@ -29,7 +30,7 @@ func TestPriorityOfWork(t *testing.T) {
 	_, usual := threadOf()
 	done := make(chan struct{})
 	before := runtime.NumGoroutine()
-	go func() { // which takes its thread with it
+	go func() { // the thread ends with this goroutine
 		defer close(done)
 		footprint.RaisePriority()
 		first, nice := threadOf()

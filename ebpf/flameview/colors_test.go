@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// linear is a colour as amounts of light: red, green, blue.
+// linear is a colour as linear amounts of red, green and blue light.
 type linear [3]float64
 
-// visions are how people see colours: matrices of Machado, Oliveira and Fernandes, "A physiologically-based model for
-// simulation of color vision deficiency" (2009), of severity 1.
+// visions holds the colour visions of people: matrices of Machado, Oliveira and Fernandes, "A physiologically-based
+// model for simulation of color vision deficiency" (2009), of severity 1.
 var visions = map[string][3]linear{
 	"all":    {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
 	"protan": {{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}},
@@ -35,7 +35,7 @@ func parseColor(t *testing.T, text string) (c linear) {
 	return c
 }
 
-// by returns a colour as people of a vision see it.
+// by returns a colour as seen by people with a vision.
 func (c linear) by(vision [3]linear) (out linear) {
 	for i, row := range vision {
 		out[i] = min(1, max(0, row[0]*c[0]+row[1]*c[1]+row[2]*c[2]))
@@ -45,7 +45,7 @@ func (c linear) by(vision [3]linear) (out linear) {
 
 func (c linear) luminance() float64 { return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2] }
 
-// lab returns the coordinates of CIELAB, where people see equal distances as equal differences.
+// lab returns the coordinates in CIELAB, where people see equal distances as equal differences.
 func (c linear) lab() linear {
 	f := func(v float64) float64 {
 		if v > 0.008856 {
@@ -63,8 +63,9 @@ func distance(a, b linear) float64 {
 	return math.Sqrt((a[0]-b[0])*(a[0]-b[0]) + (a[1]-b[1])*(a[1]-b[1]) + (a[2]-b[2])*(a[2]-b[2]))
 }
 
-// TestColors: frames of different kinds, binaries or packages differ for people who see fewer colours, too, and names
-// on them have the contrast that WCAG wants. Frames without a name are hatched, and so may have a colour like others.
+// TestColors checks that frames of different kinds, binaries or packages also differ for people with colour vision
+// deficiency, and that names on frames have the contrast required by WCAG. Frames without a name are hatched, so they
+// may have the same colour as other frames.
 func TestColors(t *testing.T) {
 	css, err := Asset("flame.css")
 	require.NoError(t, err)

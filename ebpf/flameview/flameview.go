@@ -1,5 +1,5 @@
-// Package flameview has the flame graph that draws a trie.Tree: the scripts and styles that
-// pages serve, and files that hold all of it.
+// Package flameview has the flame graph that draws a trie.Tree: the scripts and styles that pages serve, and
+// self-contained files.
 package flameview
 
 import (
@@ -20,13 +20,13 @@ import (
 //go:embed page
 var assets embed.FS
 
-// scripts are the files that make flame.js, in their order: a file uses those before it, and classes of any.
+// scripts are the parts of flame.js, in order: a part may use earlier parts, and the classes of all parts.
 var scripts = []string{
 	"text", "profile", "tree", "path", "unfold", "derive", "colors", "plain", "comparison", "chart", "state", "rows",
 	"exact", "table", "treegrid", "menu", "lines", "tip", "input", "controls", "view", "start",
 }
 
-// script returns flame.js: one function, so that it adds no names to a page.
+// script returns flame.js. It is one function, so that it adds no names to a page.
 var script = sync.OnceValues(func() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString("'use strict';\n\n(function () {\n")
@@ -42,8 +42,8 @@ var script = sync.OnceValues(func() ([]byte, error) {
 	return out.Bytes(), nil
 })
 
-// Asset returns a file of the page: flame.js, flame.css, or style.css, which has what all pages
-// share. An error says that there is no such file.
+// Asset returns a file of the page: flame.js, flame.css, or style.css, which all pages share. It returns an error if
+// there is no such file.
 func Asset(name string) ([]byte, error) {
 	if name == "flame.js" {
 		return script()
@@ -51,21 +51,21 @@ func Asset(name string) ([]byte, error) {
 	return assets.ReadFile("page/" + name)
 }
 
-// About says what a file shows.
+// About describes the contents of a file.
 type About struct {
-	Title string   // what was profiled
-	Notes []string // short remarks in a line below: when, how long, how many samples
+	Title string   // title, such as the name of the profiled process
+	Notes []string // short remarks for the line below: time, duration, number of samples
 }
 
-// file is the template of a file. It does not escape on its own: scripts and styles are there
-// as they are, so that their hashes fit.
+// file returns the template of a file. It is a text template without escaping, as scripts and styles must be unchanged
+// for their hashes.
 var file = sync.OnceValue(func() *template.Template {
 	return template.Must(template.ParseFS(assets, "page/file.html"))
 })
 
-// Write writes a page that needs nothing else: it works from a disk, and its content security
-// policy allows its own script and styles alone. whole, if it is not nil, is the same tree with
-// what tree has folded. It is written compressed, and read when somebody opens a folded node.
+// Write writes a self-contained page: it works from a disk, and its content security policy allows only its own script
+// and styles. whole, if not nil, is the same tree with the nodes that tree has folded. It is stored compressed, and
+// read when a user opens a folded node.
 func Write(w io.Writer, about About, tree, whole *trie.Tree) error {
 	var data bytes.Buffer
 	if err := json.NewEncoder(&data).Encode(tree); err != nil { // which escapes < and >
@@ -90,7 +90,7 @@ func Write(w io.Writer, about About, tree, whole *trie.Tree) error {
 	})
 }
 
-// pack returns a tree as text that fits into a page: compressed JSON in base64; "" for nil.
+// pack returns a tree as text for a page: compressed JSON in base64, or "" for nil.
 func pack(tree *trie.Tree) (string, error) {
 	if tree == nil {
 		return "", nil
@@ -110,7 +110,7 @@ func pack(tree *trie.Tree) (string, error) {
 	return out.String(), nil
 }
 
-// allStyles are the styles of a file.
+// allStyles returns the styles of a file.
 func allStyles() ([]byte, error) {
 	shared, err := Asset("style.css")
 	if err != nil {
@@ -120,7 +120,7 @@ func allStyles() ([]byte, error) {
 	return append(shared, own...), err
 }
 
-// hash names a script or styles in a content security policy.
+// hash returns the hash of a script or styles for a content security policy.
 func hash(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])

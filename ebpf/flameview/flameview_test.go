@@ -15,7 +15,7 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Every file of scripts is in flame.js, once.
+// Every file of scripts is in flame.js exactly once.
 func TestScripts(t *testing.T) {
 	files, err := fs.Glob(assets, "page/scripts/*.js")
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// What is in a file cannot end its script early, and its policy allows neither other scripts nor addresses.
+// The contents of a file cannot end its script early, and its policy allows no other scripts and no addresses.
 func TestWrite(t *testing.T) {
 	tree := &trie.Tree{Strings: []string{"</script><script>alert(1)</script>"}}
 	var out bytes.Buffer
@@ -47,7 +47,7 @@ func TestWrite(t *testing.T) {
 	require.NotContains(t, out.String(), "unsafe")
 }
 
-// TestWriteWhole: what is folded is in the file, compressed.
+// TestWriteWhole checks that folded nodes are in the file, compressed.
 func TestWriteWhole(t *testing.T) {
 	var out bytes.Buffer
 	whole := &trie.Tree{Strings: []string{"folded"}}

@@ -1,6 +1,5 @@
-// Package footprint keeps small what a profiler costs the machine that it watches:
-// the CPU time that it takes from other programs, and the memory that it holds. None
-// of it is needed to profile, so every error here may be logged and forgotten.
+// Package footprint reduces the cost of a profiler to its host: the CPU time that it takes from other programs, and its
+// memory. Profiling works without it, so callers may log and ignore its errors.
 package footprint
 
 import (
@@ -14,24 +13,22 @@ import (
 )
 
 const (
-	// niceValue is the priority of a profiler: what it does is little, but where CPUs
-	// are busy the kernel's buffers overflow when it comes late. Programs that are
-	// meant to run before others use -10 at most, and this is above them.
+	// niceValue is the priority of a profiler. It does little work, but on busy CPUs the kernel's buffers overflow when
+	// it comes late. Programs that must run before other programs use nice values down to -10; the profiler runs before
+	// them.
 	niceValue = -15
-	// timerSlack is by how many nanoseconds the kernel may be late to end a sleep, so
-	// that it can end several at once. The monitor of Go's runtime sleeps for 20 us at a
-	// time while anything runs, which costs more than much of what runs. With this slack
-	// it sleeps for the 10 ms that are its longest. Nothing here needs a finer clock.
+	// timerSlack is the number of nanoseconds by which the kernel may delay the end of a sleep, so that it can end
+	// several at once. The monitor of Go's runtime sleeps for 20 us at a time while any goroutine runs, which costs
+	// more than much of the work. With this slack it sleeps for 10 ms, its maximum. The profiler needs no finer clock.
 	timerSlack = "10000000"
-	// cpusPerProcessor is how many CPUs are profiled by one that runs Go code. What a
-	// second one could take over is less than what it costs to wake it.
+	// cpusPerProcessor is the number of CPUs to profile per CPU that runs Go code. Waking a second CPU costs more than
+	// the work that it could take over.
 	cpusPerProcessor = 8
 )
 
-// Lower makes this process interrupt others as seldom as possible, and run at once
-// when it does: few CPUs run Go code (unless GOMAXPROCS is set), all threads have a
-// high priority (unless the process was started with a nice value), and timers may be
-// late by 10 ms. Priority and timers need CAP_SYS_NICE; the rest is done without it.
+// Lower makes this process interrupt other programs as rarely as possible, but then run without delay: few CPUs run Go
+// code (unless GOMAXPROCS is set), all threads have a high priority (unless the process was started with a nice value),
+// and timers may be late by 10 ms. Priority and timers need CAP_SYS_NICE; the rest works without it.
 func Lower() error {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), max(1, runtime.NumCPU()/cpusPerProcessor)))
@@ -49,14 +46,13 @@ func Lower() error {
 	})
 }
 
-// RaisePriority gives the calling goroutine a thread of its own, until it ends, that
-// runs before others where CPUs are busy. It is for goroutines that empty the kernel's
-// buffers: they take little (0.6 s of CPU time in the first 6 s of a busy machine), but
-// the buffers overflow when they come late. Without the right to do so, nothing
-// changes.
+// RaisePriority locks the calling goroutine to a thread, until the goroutine ends, and lets this thread run before
+// other programs on busy CPUs. It is for goroutines that empty the kernel's buffers: they take little (0.6 s of CPU
+// time in the first 6 s on a busy machine), but the buffers overflow when they come late. Without the necessary
+// privilege the priority does not change.
 //
-// After Lower it does nothing: the whole process has that priority then, and handing
-// something from one thread to another costs more than most of what is handed over.
+// After Lower it has no effect: the whole process then has that priority, and handing work from one thread to another
+// costs more than most of the work.
 func RaisePriority() {
 	if Raised() {
 		return
@@ -65,7 +61,7 @@ func RaisePriority() {
 	_ = setNice(0) // the calling thread
 }
 
-// Raised reports whether the calling goroutine runs before others where CPUs are busy: by RaisePriority, or by Lower.
+// Raised reports whether the calling goroutine has a high priority, from RaisePriority or from Lower.
 func Raised() bool {
 	nice, err := threadNice()
 	return err == nil && nice <= niceValue

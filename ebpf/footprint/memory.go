@@ -11,32 +11,30 @@ import (
 )
 
 const (
-	// gcPercent trades a little CPU for memory: the heap has a few ten megabytes, much
-	// of which is allocated for each collection of profiles and dropped after it.
+	// gcPercent trades a little CPU time for memory: the heap has some tens of megabytes, much of it allocated for each
+	// collection of profiles and dropped after it.
 	gcPercent = 50
-	// largeHeap is where garbage of gcPercent would be much memory. With SmallHeap collections come more often from there
-	// on.
+	// largeHeap is the size of the heap from which gcPercent would leave much garbage. With SmallHeap, garbage
+	// collections are more frequent above it.
 	largeHeap        = 96 << 20
 	largeHeapPercent = 20
-	// idleSeconds is the longest time between two releases of the executable's pages
-	// while nothing is allocated. Touching them again costs a minor page fault for each,
-	// see package early.
+	// idleSeconds is the longest time between two releases of the executable's pages without a burst of allocations.
+	// Touching a page again costs a minor page fault, see package early.
 	idleSeconds = 30
 )
 
-// Preference says what large heaps cost.
+// Preference is a choice between CPU time and memory for large heaps.
 type Preference int
 
 // The preferences.
 const (
-	LittleCPU Preference = iota // garbage collections stay as rare as with a small heap: for what runs for ever
-	SmallHeap                   // collections come more often: for what holds much for a while
+	LittleCPU Preference = iota // garbage collections stay as rare as with a small heap, for long-running programs
+	SmallHeap                   // collections are more frequent, for programs with a large heap for a short time
 )
 
-// ReleaseMemory returns memory to the kernel until ctx ends: garbage after each burst of
-// allocations, such as those for a profile, and pages of the executable that ran once.
-// It also sets the garbage collector's target, unless GOGC is set. It calls report
-// with an error after which the executable's pages stay resident, at most twice.
+// ReleaseMemory returns memory to the kernel until ctx is done: garbage after each burst of allocations, such as for a
+// profile, and pages of the executable that ran once. It also sets the garbage collector's target, unless GOGC is set.
+// It calls report, at most twice, with an error after which the executable's pages stay resident.
 func ReleaseMemory(ctx context.Context, prefer Preference, report func(error)) {
 	own, err := procfs.OwnPages()
 	if err != nil {
@@ -71,7 +69,7 @@ func ReleaseMemory(ctx context.Context, prefer Preference, report func(error)) {
 	}
 }
 
-// percentOf is the garbage collector's target for a heap of which that many bytes are in use.
+// percentOf returns the garbage collector's target for a heap with the given number of bytes in use.
 func (p Preference) percentOf(live uint64) int {
 	if p == SmallHeap && live > largeHeap {
 		return largeHeapPercent
@@ -79,8 +77,7 @@ func (p Preference) percentOf(live uint64) int {
 	return gcPercent
 }
 
-// heap has the bytes that were ever allocated on the heap, and those that were in use
-// after the last garbage collection.
+// heap holds the number of bytes allocated on the heap so far, and the number in use after the last garbage collection.
 type heap struct{ allocated, live uint64 }
 
 func readHeap() heap {
@@ -89,26 +86,25 @@ func readHeap() heap {
 	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64()}
 }
 
-// burst finds the end of a burst of allocations: garbage should be collected then,
-// and not at some later time.
+// burst detects the end of a burst of allocations, the best time to collect garbage.
 type burst struct {
-	released, before uint64 // bytes allocated when memory was last released, and at the last look
-	most             uint64 // bytes allocated between two looks, the maximum since then
-	looks            int    // since then
+	released, before uint64 // bytes allocated at the last release of memory, and at the last look
+	most             uint64 // maximum of bytes allocated between two looks since the last release
+	looks            int    // number of looks since the last release
 }
 
 const (
-	// burstBytes is the least garbage that is worth a release, which takes some
-	// milliseconds, and more where more is in use.
+	// burstBytes is the least garbage that justifies a release, which takes some milliseconds, or longer if more memory
+	// is in use.
 	burstBytes = 6 << 20
-	// burstShare is the part of the maximum below which a burst is over.
+	// burstShare divides the maximum: a burst is over when allocations fall below that.
 	burstShare = 2
-	// restSeconds is the least time between two releases because of bursts. What is given back costs a page fault for
-	// each 4 KiB when it is used again, and one round of profiles uses what the round before it did.
+	// restSeconds is the minimum time between two releases because of bursts. Released memory costs a page fault for
+	// each 4 KiB when it is used again, and each round of profiles uses the memory of the previous round.
 	restSeconds = 15
 )
 
-// isOver reports whether memory should be released, as a burst has ended. It is called once a second.
+// isOver reports whether a burst has ended, so that memory should be released. It must be called once a second.
 func (b *burst) isOver(now heap) bool {
 	lately := now.allocated - b.before
 	b.before, b.most, b.looks = now.allocated, max(b.most, lately), b.looks+1
@@ -118,5 +114,5 @@ func (b *burst) isOver(now heap) bool {
 // isWorth reports whether there may be much garbage.
 func (b *burst) isWorth(now heap) bool { return now.allocated-b.released > max(burstBytes, now.live/2) }
 
-// reset notes that memory is released.
+// reset starts again after a release of memory.
 func (b *burst) reset(now heap) { *b = burst{released: now.allocated, before: now.allocated} }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBurst: memory is released once after a burst of allocations, and neither during
-// the burst, nor because of a steady rate, nor soon after the last time.
+// TestBurst checks that memory is released once after a burst of allocations, and not during the burst, because of a
+// steady rate, or soon after the previous release.
 func TestBurst(t *testing.T) {
 	b := burst{looks: restSeconds}
 	total := uint64(0)
@@ -42,13 +42,13 @@ func TestBurst(t *testing.T) {
 
 	before := readHeap()
 	kept := make([]byte, 8<<20)
-	runtime.GC() // live is as of the last collection
+	runtime.GC() // live is from the last collection
 	after := readHeap()
 	require.GreaterOrEqual(t, after.allocated-before.allocated, uint64(len(kept)))
 	require.NotZero(t, after.live)
 }
 
-// TestPercentOf: only who wants a small heap pays for it with more collections.
+// TestPercentOf checks that only SmallHeap leads to more collections.
 func TestPercentOf(t *testing.T) {
 	for _, c := range []struct {
 		prefer Preference

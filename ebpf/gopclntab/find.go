@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// sections are the names of the table's section; the second one is that of
-// position-independent programs until it no longer needed relocations.
+// sections are the names of the table's section. The second name was used in position-independent
+// programs while the table needed relocations.
 func sections() []string { return []string{".gopclntab", ".data.rel.ro.gopclntab"} }
 
-// find returns the table of image: by its section, in the section that GNU ld
-// merges it into, or, without sections, anywhere.
+// find returns the table of image: from its own section, from the section that GNU ld merges it
+// into, or by a search if the image has no sections.
 func find(image Image) (*Table, error) {
 	for _, name := range sections() {
 		if start, end, ok := image.SectionRange(name); ok {
@@ -34,7 +34,7 @@ func find(image Image) (*Table, error) {
 	return nil, ErrNoTable
 }
 
-// check returns the table at the start of s if it makes sense.
+// check returns the table at the start of s if it is plausible.
 func check(image Image, s span) (*Table, error) {
 	t, err := parse(image, s)
 	if err != nil {
@@ -79,11 +79,11 @@ func scan(image Image, s span) (*Table, error) {
 	return nil, ErrNoTable
 }
 
-// headers returns the offsets in chunk of what begins like a header in little
-// endian: programs for big-endian machines do not run here.
+// headers returns the offsets in chunk that look like the start of a little-endian header.
+// Big-endian programs do not run on supported machines.
 func headers(chunk []byte) []int {
 	var found []int
-	common := []byte{0xff, 0xff, 0xff, 0, 0} // bytes 1 to 5 of all of them
+	common := []byte{0xff, 0xff, 0xff, 0, 0} // bytes 1 to 5 of all magics
 	for from := 1; from < len(chunk); {
 		i := bytes.Index(chunk[from:], common)
 		if i < 0 {
@@ -101,8 +101,8 @@ func headers(chunk []byte) []int {
 	return found
 }
 
-// plausible checks the index at its ends and at some places between: ascending
-// addresses, and each entry leads to a function that agrees with it.
+// plausible checks samples of the index, including both ends: addresses must be ascending, and each
+// entry must lead to a function with the same entry.
 func (t *Table) plausible() error {
 	const samples = 32
 	r := t.NewReader()

@@ -42,8 +42,8 @@ func (m *memory) RelativeRelocations(yield func(at, value uint64) bool) error {
 	return nil
 }
 
-// assembler writes tables in the layouts of all releases, from their
-// description in the Go sources of that time.
+// assembler writes tables in the layouts of all releases, based on their description in the Go
+// sources of that time.
 type assembler struct {
 	version version
 	order   binary.ByteOrder
@@ -77,7 +77,7 @@ func (a *assembler) u32(v uint32) []byte {
 	return b
 }
 
-// index is a field of the index of functions.
+// index encodes a field of the index of functions.
 func (a *assembler) index(v uint64) []byte {
 	if a.version >= go118 {
 		return a.u32(uint32(v))
@@ -92,7 +92,7 @@ func (a *assembler) entry(f source) uint64 {
 	return a.text + f.offset
 }
 
-// record is what is known of one function.
+// record encodes the record of one function.
 func (a *assembler) record(f source, name, pcsp int) []byte {
 	b := a.index(a.entry(f))
 	for _, v := range []int{name, 0, 0, pcsp, 0, 0, 0} {
@@ -118,11 +118,11 @@ func (a *assembler) table(functions []source, end uint64) []byte {
 	}
 	header := append(a.u32(magics[a.version]), 0, 0, a.quantum, byte(a.ptr))
 	header = append(header, a.word(uint64(len(functions)))...)
-	words := map[version]int{go12: 0, go116: 6, go118: 7, go120: 7}[a.version] // behind the count
+	words := map[version]int{go12: 0, go116: 6, go118: 7, go120: 7}[a.version] // after the count
 	namesAt := len(header) + words*a.ptr
 	valuesAt := namesAt + len(names)
 	indexAt := (valuesAt + len(values) + 7) &^ 7
-	base := indexAt // of offsets of functions
+	base := indexAt // base of the offsets of functions
 	if a.version == go12 {
 		namesAt, valuesAt, indexAt, base = 0, 0, len(header), 0
 		behind := len(header) + (2*len(functions)+1)*a.ptr + 4
@@ -149,7 +149,7 @@ func (a *assembler) table(functions []source, end uint64) []byte {
 	}
 	parts := append(append([]byte(nil), names...), values...)
 	indexSize := (2*len(functions) + 1) * len(a.index(0))
-	recordsAt := indexAt - base + indexSize // from base
+	recordsAt := indexAt - base + indexSize // relative to base
 	if a.version == go12 {
 		recordsAt += 4 + len(parts)
 	}

@@ -1,38 +1,37 @@
 package gopclntab
 
-// A function's tree of inlined calls is an array of records, one for each call
-// that the compiler replaced by the called function's body. A table of values
-// says for each instruction the record of the innermost call that it belongs
-// to, -1 for none; the record names the called function and an instruction of
-// the caller, for which file and line are those of the call, and which may
-// belong to an inlined call in turn (runtime.inlinedCall).
+// A function's tree of inlined calls is an array of records, one for each call that the compiler
+// replaced by the body of the called function. A value table maps each instruction to the record of
+// its innermost call, -1 if none. The record names the called function and an instruction of the
+// caller. The file and line of that instruction are the place of the call, and it may belong to
+// another inlined call (runtime.inlinedCall).
 const (
-	tableInlined    = 2 // which table of values: PCDATA_InlTreeIndex, since Go 1.13
-	dataInlined     = 3 // which reference to data: FUNCDATA_InlTree, since Go 1.16
-	dataInlinedGo12 = 4 // the same before
+	tableInlined    = 2 // index of the value table: PCDATA_InlTreeIndex, since Go 1.13
+	dataInlined     = 3 // index of the reference to data: FUNCDATA_InlTree, since Go 1.16
+	dataInlinedGo12 = 4 // the same before Go 1.16
 )
 
-// inlinedLayout is the form of a record.
+// inlinedLayout is the layout of a record.
 type inlinedLayout struct {
 	data, size, name, parent int
-	line                     int // of the called function's declaration; 0: it is not there
+	line                     int // line of the called function's declaration; 0 if not stored
 }
 
-// inlinedCalls returns the form of the records; ok is false where it is unknown.
+// inlinedCalls returns the layout of the records. ok is false if it is unknown.
 func (t *Table) inlinedCalls() (l inlinedLayout, ok bool) {
 	if t.version >= go120 {
 		return inlinedLayout{data: dataInlined, size: 16, name: 4, parent: 8, line: 12}, true
 	}
 	if t.version == go12 {
-		// Go 1.13 was the first one to write this section, and with these numbers.
+		// Go 1.13 is the first version that writes this section, and it uses these numbers.
 		_, _, ok := t.image.SectionRange(".go.buildinfo")
 		return inlinedLayout{data: dataInlinedGo12, size: 20, name: 12, parent: 16}, ok
 	}
 	return inlinedLayout{data: dataInlined, size: 20, name: 12, parent: 16}, true
 }
 
-// inlined returns the inlined functions at f's instruction at pc, the innermost
-// first, and the instruction whose line is the one of f itself.
+// inlined returns the inlined functions at f's instruction at pc, the innermost first, and the
+// instruction whose line is the current line in f itself.
 func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err error) {
 	layout, ok := r.t.inlinedCalls()
 	if !ok || f.tables <= tableInlined || int(f.datas) <= layout.data {
@@ -78,7 +77,7 @@ func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err err
 	return frames, pc, ErrInvalid
 }
 
-// tableOffset returns the offset of f's table of values number i.
+// tableOffset returns the offset of f's value table number i.
 func (r *Reader) tableOffset(f *Func, i int) (uint32, error) {
 	b, err := r.funcs.get(f.at+uint64(f.tail+4*i), 4)
 	if err != nil {

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Frame is a function at an address, with its place in the source.
+// Frame is a function at an address, with its source location.
 type Frame struct {
-	Function  string // as Name gives it
-	File      string // path as the compiler was given it, "" if unknown
+	Function  string // see Name
+	File      string // path as passed to the compiler, "" if unknown
 	StartLine int    // of Function's declaration; 0 if unknown, as before Go 1.20
 	Line      int    // 0 if unknown
 }
 
-// MaxInlined bounds how deep functions are inlined into another.
+// MaxInlined bounds the depth of inlining.
 const MaxInlined = 64
 
-// Frames returns the functions at the ELF virtual address pc: the innermost
-// first, then those that it was inlined into, each with the line of the call;
-// nil if the table has no function there. An error leaves the frames that could
-// be had, with the function that the code lies in as the last one.
+// Frames returns the functions at the ELF virtual address pc: the innermost first, then the
+// functions into which it was inlined, each with the line of the call. It returns nil if the table
+// has no function at pc. With an error it returns the frames that it could read; the last one is
+// the function that contains the code.
 //
-// Inlining is known since Go 1.13, in programs without sections since Go 1.16;
-// where only relocations state pointers, in position-independent programs, since
-// Go 1.18.
+// Inlined functions are available since Go 1.13, and in programs without sections since Go 1.16. In
+// position-independent programs whose pointers are only in relocations, they are available since Go
+// 1.18.
 func (r *Reader) Frames(pc uint64) ([]Frame, error) {
 	f, _, ok, err := r.Find(pc)
 	if err != nil || !ok {
@@ -45,7 +45,7 @@ func (r *Reader) Frames(pc uint64) ([]Frame, error) {
 	return append(frames, outer), err
 }
 
-// line returns file and line of f's instruction at pc.
+// line returns the file and line of f's instruction at pc.
 func (r *Reader) line(f *Func, pc uint64) (file string, line int, err error) {
 	number, ok, err := r.value(f, f.pcfile, pc)
 	if err != nil || !ok || number < 0 {
@@ -61,8 +61,7 @@ func (r *Reader) line(f *Func, pc uint64) (file string, line int, err error) {
 	return file, int(value), nil
 }
 
-// value returns what a table of values says of f's instruction at pc; ok is
-// false if nothing.
+// value returns the value of a value table for f's instruction at pc. ok is false if there is none.
 func (r *Reader) value(f *Func, table uint32, pc uint64) (value int32, ok bool, err error) {
 	err = r.values(f, table, func(start, end uint64, v int32) bool {
 		if pc >= start && pc < end {
@@ -73,9 +72,9 @@ func (r *Reader) value(f *Func, table uint32, pc uint64) (value int32, ok bool, 
 	return value, ok, err
 }
 
-// file returns the path of the file with that number in f's compilation unit.
-// Before Go 1.16 files have a number in the whole program, and what follows the
-// index of functions is the offset of a table of paths by number.
+// file returns the path of the file with that number in f's compilation unit. Before Go 1.16 file
+// numbers are global to the program. The offset of the table of paths follows the index of
+// functions.
 func (r *Reader) file(f *Func, number uint32) (string, error) {
 	t := r.t
 	var at uint64

@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// inlining has functions that the compiler inlines into one another, over files
-// and packages.
+// inlining contains functions that the compiler inlines into one another, across files and
+// packages.
 const inlining = `package main
 
 import (
@@ -87,7 +87,7 @@ func symbolize(t *testing.T, path string, addresses []uint64) [][]place {
 
 var typeArguments = regexp.MustCompile(`\[.*\]`)
 
-// chainOf is what the table says, as llvm-symbolizer would print it.
+// chainOf returns the table's chain of functions in llvm-symbolizer's format.
 func chainOf(t *testing.T, r *Reader, pc uint64) []place {
 	t.Helper()
 	frames, err := r.Frames(pc)
@@ -121,8 +121,7 @@ func instructions(t *testing.T, tab *Table, step uint64) (addresses []uint64) {
 	return addresses
 }
 
-// compareLines compares chains of functions, files and lines with llvm-symbolizer's,
-// and returns how many addresses were in inlined code.
+// compareLines compares chains of functions, files and lines with llvm-symbolizer's.
 func compareLines(t *testing.T, tab *Table, path string, addresses []uint64) {
 	t.Helper()
 	r := tab.NewReader()
@@ -145,9 +144,9 @@ func compareLines(t *testing.T, tab *Table, path string, addresses []uint64) {
 	}
 }
 
-// sameChain compares but for what Go's linker and its DWARF always write
-// differently: type arguments are left out of the table's names, and the first
-// instructions of generated functions have no line in DWARF.
+// sameChain compares chains, except for two constant differences between Go's linker and its DWARF:
+// the table's names lack type arguments, and the first instructions of generated functions have no
+// line in DWARF.
 func sameChain(got, want []place) bool {
 	if len(got) != len(want) {
 		return false
@@ -163,7 +162,7 @@ func sameChain(got, want []place) bool {
 	return true
 }
 
-// TestOldLines compares programs of old releases, whose tool chains it downloads.
+// TestOldLines compares programs of old releases. It downloads their tool chains.
 func TestOldLines(t *testing.T) {
 	if os.Getenv("HEADWATER_LARGE") == "" {
 		t.Skip("downloads 700 MB; HEADWATER_LARGE=1 runs it")
@@ -205,7 +204,7 @@ func TestLines(t *testing.T) {
 		"arm64": {[]string{"GOARCH=arm64", "CGO_ENABLED=0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := append(c.env, "GOEXPERIMENT=nodwarf5") // which the addr2line of Debian 12 cannot read
+			env := append(c.env, "GOEXPERIMENT=nodwarf5") // the addr2line of Debian 12 cannot read DWARF 5
 			path := buildSource(t, inlining, env, append(c.flags, "-ldflags=-compressdwarf=false")...)
 			whole := openProgram(t, path, false)
 			addresses := instructions(t, whole, 52)

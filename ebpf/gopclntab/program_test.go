@@ -19,7 +19,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// file is an Image by debug/elf.
+// file implements Image with debug/elf.
 type file struct {
 	*elf.File
 	stripped bool // shown as if it had no sections
@@ -98,8 +98,8 @@ func build(t *testing.T, env []string, flags ...string) string {
 	return buildSource(t, source1, env, flags...)
 }
 
-// buildSource builds a program once and keeps it as a fixture: each target has its own
-// standard library, which takes long to compile.
+// buildSource builds a program once and keeps it as a fixture: each target has its own standard
+// library, which takes long to compile.
 func buildSource(t *testing.T, text string, env []string, flags ...string) string {
 	t.Helper()
 	files := map[string]string{"main.go": text, "go.mod": "module example.com/sum\n\ngo 1.21\n"}
@@ -161,9 +161,9 @@ func nm(t *testing.T, path string) map[uint64][]string {
 	return names
 }
 
-// TestPrograms builds a program in several ways. The names must be those that go
-// tool nm says, and the functions those of the same build before it is stripped
-// and without its sections.
+// TestPrograms builds a program in several ways. The names must be equal to go tool nm's, and the
+// functions must be equal to the functions of the same build before it is stripped, and without its
+// sections.
 func TestPrograms(t *testing.T) {
 	for name, c := range map[string]struct {
 		env   []string
@@ -195,7 +195,7 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
-// compareNames compares every function with what nm knows.
+// compareNames compares every function with nm's.
 func compareNames(t *testing.T, tab *Table, want map[uint64][]string) {
 	t.Helper()
 	r, same := tab.NewReader(), 0
@@ -211,7 +211,7 @@ func compareNames(t *testing.T, tab *Table, want map[uint64][]string) {
 		names := want[f.Entry]
 		found := false
 		for _, n := range names {
-			found = found || n == strings.ReplaceAll(name, "·", ".") // as the symbol table has it
+			found = found || n == strings.ReplaceAll(name, "·", ".") // the symbol table's form
 		}
 		switch {
 		case found:
@@ -276,7 +276,7 @@ func compareDeltas(t *testing.T, tab *Table, path, machine string) {
 		pc, _ := strconv.ParseUint(m[1], 16, 64)
 		cfa, _ := strconv.ParseInt(m[2], 10, 64)
 		if pc == 0 {
-			continue // what holds before a function's first instruction
+			continue // the row before a function's first instruction
 		}
 		f, _, ok, err := r.Find(pc)
 		if err != nil || !ok {

@@ -2,21 +2,21 @@ package gopclntab
 
 import "fmt"
 
-// Reader reads functions of a Table. One goroutine may use it.
+// Reader reads functions of a Table. It must not be used concurrently.
 type Reader struct {
 	t     *Table
-	marks []uint64 // where functions 0, markEvery, 2*markEvery... begin; 0 until it is read
+	marks []uint64 // start addresses of functions 0, markEvery, 2*markEvery...; 0 if not read yet
 	index window
 	funcs window
 	pcs   window
 	names window
 	units window
 	files window
-	data  window // what functions refer to; in the whole image
+	data  window // data that functions refer to, anywhere in the image
 }
 
-// markEvery is the number of functions between two marks: their part of the index is some
-// 2 KiB, one or two reads after the first lookups.
+// markEvery is the number of functions between two marks. Their part of the index has some 2 KiB,
+// so a lookup takes one or two reads once the marks are read.
 const markEvery = 256
 
 // NewReader returns a Reader of t.
@@ -34,15 +34,15 @@ func (t *Table) NewReader() *Reader {
 	return r
 }
 
-// Find returns the function at the ELF virtual address pc, and its number. ok is
-// false if pc is before the first or behind the last one. There are functions
-// between those that are not Go's, and padding counts as part of the one before.
+// Find returns the function at the ELF virtual address pc, and its number. ok is false if pc is
+// before the first or after the last function. The table also contains functions that are not Go's,
+// and padding counts as part of the function before it.
 func (r *Reader) Find(pc uint64) (f Func, i int, ok bool, err error) {
 	low, high, err := r.between(pc)
 	if err != nil {
 		return Func{}, 0, false, fmt.Errorf("function at %#x: %w", pc, err)
 	}
-	// The first function that begins behind pc.
+	// Find the first function that starts after pc.
 	for low < high {
 		mid := int(uint(low+high) >> 1)
 		entry, err := r.indexField(2 * mid)
@@ -65,8 +65,8 @@ func (r *Reader) Find(pc uint64) (f Func, i int, ok bool, err error) {
 	return f, low - 1, pc < f.End, nil
 }
 
-// between returns a range of few functions, among which is the first one that
-// begins behind pc if it is not the one at high.
+// between returns a small range [low, high) of functions that contains the first function that
+// starts after pc, unless that is the function high.
 func (r *Reader) between(pc uint64) (low, high int, err error) {
 	from, to := 0, len(r.marks)
 	for from < to {
@@ -85,12 +85,12 @@ func (r *Reader) between(pc uint64) (low, high int, err error) {
 	return max(from-1, 0) * markEvery, min(from*markEvery, r.t.count), nil
 }
 
-// At returns function number i, of Len in ascending order of addresses.
+// At returns function number i in ascending order of addresses, with i in [0, Len()).
 func (r *Reader) At(i int) (Func, error) {
 	if i < 0 || i >= r.t.count {
 		return Func{}, fmt.Errorf("function %d: %w", i, ErrInvalid)
 	}
-	var fields [3]uint64 // entry, place of what is known, next entry
+	var fields [3]uint64 // entry, offset of the record, next entry
 	for k := range fields {
 		var err error
 		if fields[k], err = r.indexField(2*i + k); err != nil {
@@ -104,8 +104,8 @@ func (r *Reader) At(i int) (Func, error) {
 	return f, nil
 }
 
-// indexField returns field k of the index: addresses are even ones, with the
-// start of the text added; what is between is offsets of functions.
+// indexField returns field k of the index. Even fields are addresses, to which it adds the start of
+// the text. Odd fields are offsets of records.
 func (r *Reader) indexField(k int) (uint64, error) {
 	size := r.t.field()
 	b, err := r.index.get(r.t.funcs.start+uint64(k)*uint64(size), size)
@@ -122,16 +122,16 @@ func (r *Reader) indexField(k int) (uint64, error) {
 	return v, nil
 }
 
-// window keeps some bytes of an image.
+// window caches some bytes of an image.
 type window struct {
 	image Image
-	span  span // what may be read
-	size  int  // bytes to read at once
+	span  span // range that may be read
+	size  int  // bytes per read
 	start uint64
 	buf   []byte
 }
 
-// get returns the n bytes at address at, which are valid until the next call.
+// get returns n bytes at address at, which are valid until the next call.
 func (w *window) get(at uint64, n int) ([]byte, error) {
 	b, err := w.some(at, n)
 	if err == nil && len(b) < n {
@@ -143,7 +143,7 @@ func (w *window) get(at uint64, n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// some returns the bytes from address at on: n at least, or all there are.
+// some returns the bytes from address at on: at least n bytes, or all that exist.
 func (w *window) some(at uint64, n int) ([]byte, error) {
 	if at < w.span.start || at >= w.span.end {
 		return nil, ErrInvalid
@@ -157,7 +157,7 @@ func (w *window) some(at uint64, n int) ([]byte, error) {
 	return w.buf[at-w.start:], nil
 }
 
-// fill reads a window from a little before at on: searches go both ways.
+// fill reads a window that starts a little before at, because searches move in both directions.
 func (w *window) fill(at uint64, n int) error {
 	start := at - min(at-w.span.start, uint64(w.size/8))
 	length := min(uint64(max(w.size, n+w.size/8)), w.span.end-start)

@@ -2,26 +2,25 @@ package gopclntab
 
 import "fmt"
 
-// HasSPDeltas reports whether the table knows f's stack pointer. It does not for
-// code that Go's tools did not make: C functions that the linker took in.
+// HasSPDeltas reports whether the table has f's stack pointer deltas. They are missing for code
+// that Go's tools did not compile: C functions that the linker added.
 func (f *Func) HasSPDeltas() bool { return f.pcsp != 0 }
 
-// Limits on a table of values.
+// Limits on a value table.
 const (
-	maxSteps  = 1 << 17 // entries; the largest functions known have some thousands
-	maxVarint = 5       // bytes of a number of 32 bits, seven in each
+	maxSteps  = 1 << 17 // entries; the largest known functions have some thousands
+	maxVarint = 5       // bytes of a 32-bit number with seven bits in each
 )
 
-// SPDeltas calls yield for the ranges [start, end) of f's instructions, in
-// ascending order and without gaps, until yield returns false. Before an
-// instruction in the range is executed, the stack pointer is delta bytes below
-// where it was at f's first instruction. The ranges may end before f.End: what
-// follows is padding. The error is ErrInvalid or from reading.
+// SPDeltas calls yield for the ranges [start, end) of f's instructions, in ascending order and
+// without gaps, until yield returns false. Before an instruction in the range is executed, the
+// stack pointer is delta bytes below its value at f's first instruction. The ranges may end before
+// f.End; the rest is padding. The error is ErrInvalid or a read error.
 //
-// A table of values is pairs of numbers in base 128, least significant first: by
-// how much the value grows, sign in the lowest bit, and for how many units of
-// the instruction size it holds. The first value grows from -1; a later growth
-// of zero is the end.
+// A value table consists of pairs of numbers in base 128, least significant digit first: the
+// increment of the value, with the sign in the lowest bit, and the number of units of the
+// instruction size that the value covers. The value starts at -1. An increment of zero ends the
+// table, except in the first pair.
 func (r *Reader) SPDeltas(f *Func, yield func(start, end uint64, delta int64) bool) error {
 	err := r.values(f, f.pcsp, func(start, end uint64, value int32) bool { return yield(start, end, int64(value)) })
 	if err != nil {
@@ -30,8 +29,8 @@ func (r *Reader) SPDeltas(f *Func, yield func(start, end uint64, delta int64) bo
 	return nil
 }
 
-// values yields the ranges of f's instructions by the table of values at that
-// offset; 0 stands for no table.
+// values yields the ranges of f's instructions from the value table at offset table. 0 means that
+// there is no table.
 func (r *Reader) values(f *Func, table uint32, yield func(start, end uint64, value int32) bool) error {
 	if table == 0 {
 		return nil
@@ -64,7 +63,7 @@ func (r *Reader) values(f *Func, table uint32, yield func(start, end uint64, val
 	return ErrInvalid
 }
 
-// varint decodes a number of n bytes; n is 0 if there is none.
+// varint decodes a number and returns its length n. n is 0 if there is no valid number.
 func varint(b []byte) (v uint32, n int) {
 	for i := range min(len(b), maxVarint) {
 		v |= uint32(b[i]&0x7f) << (7 * i)

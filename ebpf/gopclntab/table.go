@@ -1,18 +1,15 @@
-// Package gopclntab reads the table of functions that Go's linker puts in every
-// program for the runtime's own tracebacks, .gopclntab. Stripping does not
-// remove it.
+// Package gopclntab reads .gopclntab, the function table that Go's linker puts into every program
+// for the runtime's own tracebacks. Stripping does not remove it.
 //
-// A Table is found by Open: by section, or by its magic number in programs
-// without sections. A Reader finds the function at an address by binary search
-// in the file, and decodes how far the stack pointer is from the frame's end at
-// every instruction of the function, and which source line it is of, through all
-// functions that were inlined. Nothing is held but some windows of bytes, however
-// large the table is.
+// Open finds a Table by its section, or by its magic number in programs without sections. A Reader
+// finds the function at an address by binary search in the file. For every instruction of the
+// function it decodes the distance of the stack pointer from the end of the frame, and the source
+// line, including all inlined functions. A Reader holds only a few small windows of the file,
+// however large the table is.
 //
-// The format is that of Go 1.2 ("Go 1.2 Runtime Symbol Information",
-// golang.org/s/go12symtab) with the changes of Go 1.16, 1.18 and 1.20, as
-// cmd/link writes it (src/cmd/link/internal/ld/pcln.go) and runtime reads it
-// (src/runtime/symtab.go).
+// The format is from Go 1.2 ("Go 1.2 Runtime Symbol Information", golang.org/s/go12symtab) with the
+// changes of Go 1.16, 1.18 and 1.20, as cmd/link writes it (src/cmd/link/internal/ld/pcln.go) and
+// runtime reads it (src/runtime/symtab.go).
 package gopclntab
 
 import (
@@ -22,19 +19,18 @@ import (
 	"sync"
 )
 
-// Errors that callers act on.
+// Errors that callers distinguish.
 var (
-	// ErrNoTable says that the image has no such table, or is no Go program.
+	// ErrNoTable says that the image has no such table, or is not a Go program.
 	ErrNoTable = errors.New("no table of Go functions")
 	// ErrInvalid says that the bytes of the table contradict each other.
 	ErrInvalid = errors.New("invalid table of Go functions")
-	// ErrTextStart says that the table counts addresses from a place that could
-	// not be found.
+	// ErrTextStart says that the base of the table's addresses was not found.
 	ErrTextStart = errors.New("start of Go's text unknown")
 )
 
-// Image is an ELF image; an elffile.File is one. All addresses are ELF virtual
-// addresses. Its methods may be called concurrently.
+// Image is an ELF image. *elffile.File implements it. All addresses are ELF virtual addresses. Its
+// methods may be called concurrently.
 type Image interface {
 	// IsGo reports whether the Go tool chain made the image.
 	IsGo() bool
@@ -60,12 +56,11 @@ const (
 	go120
 )
 
-// magics are the first words of tables. Reading one in the wrong byte order gives
-// none of them.
+// magics are the first words of tables, by version. In the wrong byte order they match none.
 var magics = [...]uint32{go12: 0xfffffffb, go116: 0xfffffffa, go118: 0xfffffff0, go120: 0xfffffff1}
 
-// headerSize is the size of the longest header: magic, two zero bytes, quantum,
-// pointer size, and up to eight words.
+// headerSize is the size of the longest header: magic, two zero bytes, quantum, pointer size, and
+// up to eight words.
 const headerSize = 8 + 8*8
 
 // span is a range of addresses.
@@ -73,29 +68,28 @@ type span struct{ start, end uint64 }
 
 func (s span) size() uint64 { return s.end - s.start }
 
-// Table is where the parts of one table are. It does not change.
+// Table holds the locations of the parts of one table. It is immutable.
 type Table struct {
 	image   Image
 	order   binary.ByteOrder
 	version version
-	quantum uint64 // bytes that addresses of instructions are multiples of
+	quantum uint64 // alignment of instruction addresses in bytes
 	ptr     int    // bytes of a pointer
 	header  uint64 // address of the table
-	text    uint64 // what addresses of functions are counted from; 0 before Go 1.18
-	count   int    // functions
-	names   span   // their names
-	units   span   // for each compilation unit, where its files' paths are; since Go 1.16
+	text    uint64 // base of function addresses; 0 before Go 1.18
+	count   int    // number of functions
+	names   span   // names of functions
+	units   span   // for each compilation unit, the offsets of its files' paths; since Go 1.16
 	files   span   // paths of source files
-	pcs     span   // tables of values by pc
-	funcs   span   // the index of functions, then what is known of each
+	pcs     span   // value tables by pc
+	funcs   span   // index of functions, then their records
 
 	module sync.Once
-	gofunc uint64 // what offsets of functions' data are counted from, since Go 1.18; 0: not found
+	gofunc uint64 // base of the offsets of functions' data, since Go 1.18; 0 if not found
 }
 
-// Open finds and checks the table of image, which must stay readable as long as
-// the Table is used. The error is ErrNoTable, ErrInvalid, ErrTextStart or from
-// reading.
+// Open finds and checks the table of image, which must stay readable as long as the Table is used.
+// The error is ErrNoTable, ErrInvalid, ErrTextStart or a read error.
 func Open(image Image) (*Table, error) {
 	t, err := find(image)
 	if err != nil {
@@ -107,7 +101,7 @@ func Open(image Image) (*Table, error) {
 // Len returns the number of functions.
 func (t *Table) Len() int { return t.count }
 
-// parse reads the header at the start of s. The table ends with s at the latest.
+// parse reads the header at the start of s. The table may extend to the end of s.
 func parse(image Image, s span) (*Table, error) {
 	if s.size() < headerSize {
 		return nil, ErrInvalid
@@ -126,7 +120,7 @@ func parse(image Image, s span) (*Table, error) {
 	return t, nil
 }
 
-// identify sets order and version by the first eight bytes of a table.
+// identify sets order and version from the first eight bytes of a table.
 func (t *Table) identify(b []byte) bool {
 	if b[4] != 0 || b[5] != 0 || t.quantum != 1 && t.quantum != 2 && t.quantum != 4 || t.ptr != 4 && t.ptr != 8 {
 		return false
@@ -142,10 +136,10 @@ func (t *Table) identify(b []byte) bool {
 	return false
 }
 
-// layOut sets where the parts are. The header's words are, until Go 1.15, the
-// number of functions, which the index follows; since Go 1.16 the numbers of
-// functions and files, then the places of names, compilation units, files,
-// values and functions; Go 1.18 put the start of the text before those.
+// layOut sets the locations of the parts. Until Go 1.15 the header has one word, the number of
+// functions, followed by the index. Since Go 1.16 it has the numbers of functions and files, then
+// the offsets of names, compilation units, files, values and functions. Go 1.18 added the start of
+// the text before these offsets.
 func (t *Table) layOut(b []byte, end uint64) bool {
 	word := func(i int) uint64 { return t.pointer(b[8+i*t.ptr:]) }
 	part := func(i int) span {
@@ -174,7 +168,7 @@ func (t *Table) layOut(b []byte, end uint64) bool {
 	return true
 }
 
-// pointer decodes a word of the target's size.
+// pointer decodes a word of pointer size.
 func (t *Table) pointer(b []byte) uint64 {
 	if t.ptr == 4 {
 		return uint64(t.order.Uint32(b))
@@ -182,7 +176,7 @@ func (t *Table) pointer(b []byte) uint64 {
 	return t.order.Uint64(b)
 }
 
-// field returns the size of one of the two fields of the index's entries.
+// field returns the size of a field in the index. An entry of the index has two fields.
 func (t *Table) field() int {
 	if t.version >= go118 {
 		return 4
@@ -190,7 +184,7 @@ func (t *Table) field() int {
 	return t.ptr
 }
 
-// base returns what offsets in the index are counted from.
+// base returns the base of the record offsets in the index.
 func (t *Table) base() uint64 {
 	if t.version == go12 {
 		return t.header

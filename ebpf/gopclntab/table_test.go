@@ -16,9 +16,8 @@ const (
 	tableStart = 0x500020
 )
 
-// functions is a program of three functions. The values are numbers in base 128
-// by hand: the first one grows from -1, so 2 makes it 0; then 32 is 16 more, 31
-// is 16 less, 0x80 0x02 is 128 more.
+// functions is a program of three functions. The values are numbers in base 128, encoded by hand:
+// the value starts at -1, so 2 makes it 0; then 32 adds 16, 31 subtracts 16, 0x80 0x02 adds 128.
 func functions() []source {
 	return []source{
 		{"runtime.goexit", 0, []byte{2, 8}, TopFrame | Asm},
@@ -93,7 +92,7 @@ func TestLayouts(t *testing.T) {
 						t.Errorf("%s is at %#x to %#x", want.name, f.Entry, f.End)
 					}
 					if i == 1 && a.quantum > 1 {
-						continue // the ranges of this one are made for instructions of one byte
+						continue // its ranges require one-byte instructions
 					}
 					if diff := cmp.Diff(wantDeltas[i], deltas(t, r, &f)); diff != "" {
 						t.Error(diff)
@@ -123,7 +122,7 @@ func checkFunc(t *testing.T, r *Reader, f *Func, want source, a *assembler) {
 	}
 }
 
-// moduleAt is where program puts the module data.
+// moduleAt is the address of the module data in program.
 const moduleAt = 0x600000
 
 // program is a table without the start of the text, and module data.
@@ -141,8 +140,8 @@ func program(a assembler) *memory {
 	return m
 }
 
-// TestTextStart has a table that does not state the start of the text, as that
-// of Go 1.26, and the module data in each of the ways that linkers leave it.
+// TestTextStart has a table without the start of the text, as in Go 1.26, and the module data in
+// each of the forms that linkers write.
 func TestTextStart(t *testing.T) {
 	section := [2]uint64{tableStart, tableStart + 0x1000}
 	blank := func(m *memory) { clear(m.data[moduleAt-tableStart:]) }
@@ -187,7 +186,7 @@ func TestTextStart(t *testing.T) {
 	}
 }
 
-// TestInvalidValues has tables of values that contradict the function.
+// TestInvalidValues has value tables that contradict the function.
 func TestInvalidValues(t *testing.T) {
 	for name, values := range map[string][]byte{
 		"beyond the function":     {2, 0x21},

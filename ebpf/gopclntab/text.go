@@ -1,9 +1,9 @@
 package gopclntab
 
-// Since Go 1.18 functions' addresses are counted from the start of Go's text,
-// runtime.text. The header states it until Go 1.25, in position-independent
-// programs perhaps by a relocation only. The runtime's own description of the
-// program, runtime.firstmoduledata, states it in all versions.
+// Since Go 1.18 function addresses are relative to the start of Go's text, runtime.text. The header
+// contains it until Go 1.25, but in position-independent programs possibly only as a relocation.
+// The runtime's own description of the program, runtime.firstmoduledata, contains it in all
+// versions.
 
 // Words of runtime.moduledata (src/runtime/symtab.go), the same since Go 1.16.
 const (
@@ -17,7 +17,7 @@ const (
 	moduleWords  = 41
 )
 
-// locateText sets t.text if the header does not.
+// locateText sets t.text if the header does not contain it.
 func (t *Table) locateText() error {
 	if t.version < go118 || t.text != 0 {
 		return nil
@@ -28,7 +28,7 @@ func (t *Table) locateText() error {
 	return ErrTextStart
 }
 
-// locateModule finds the module data and sets what it states.
+// locateModule finds the module data and sets t.text and t.gofunc from it.
 func (t *Table) locateModule() bool {
 	if t.version < go118 {
 		return false
@@ -39,8 +39,7 @@ func (t *Table) locateModule() bool {
 	return t.tryRelocations() || t.tryScan()
 }
 
-// functionData returns what offsets of functions' data are counted from, 0 if
-// that is unknown.
+// functionData returns the base of the offsets of functions' data, 0 if unknown.
 func (t *Table) functionData() uint64 {
 	t.module.Do(func() {
 		if t.gofunc == 0 {
@@ -50,8 +49,7 @@ func (t *Table) functionData() uint64 {
 	return t.gofunc
 }
 
-// words returns the module data at address at as it is in the file, nil if it
-// cannot be.
+// words returns the words of the module data at address at in the file, nil if they are unreadable.
 func (t *Table) words(at uint64) []uint64 {
 	b := make([]byte, moduleWords*t.ptr)
 	if t.image.ReadVaddr(b, at) != nil {
@@ -64,8 +62,8 @@ func (t *Table) words(at uint64) []uint64 {
 	return words
 }
 
-// tryModule takes the start of the text from the module data at address at, if
-// that is what it is: it knows the table, its names, and its first and last pc.
+// tryModule sets t.text and t.gofunc from the candidate for module data at address at. Real module
+// data contains the address of the table, the address of its names, and the first and last pc.
 func (t *Table) tryModule(at uint64, words []uint64) bool {
 	if words == nil || words[moduleHeader] != t.header || words[moduleNames] != t.names.start {
 		return false
@@ -82,8 +80,8 @@ func (t *Table) tryModule(at uint64, words []uint64) bool {
 	return true
 }
 
-// bounds returns the first address in the index and the one behind the last
-// function, counted from the start of the text.
+// bounds returns the first address in the index and the end of the last function, relative to the
+// start of the text.
 func (t *Table) bounds() (low, high uint64, err error) {
 	r := t.NewReader()
 	if low, err = r.indexField(0); err != nil {
@@ -93,12 +91,12 @@ func (t *Table) bounds() (low, high uint64, err error) {
 	return low - t.text, high - t.text, err
 }
 
-// maxModules bounds the places that are taken for module data.
+// maxModules bounds the number of candidates for module data.
 const maxModules = 16
 
-// tryHeaderRelocation sets t.text by the relocation of the header's word.
+// tryHeaderRelocation sets t.text from the relocation of the header's word.
 func (t *Table) tryHeaderRelocation() bool {
-	header := t.header + 8 + 2*uint64(t.ptr) // where the header states the start of the text
+	header := t.header + 8 + 2*uint64(t.ptr) // the header's word with the start of the text
 	err := t.image.RelativeRelocations(func(at, value uint64) bool {
 		if at == header {
 			t.text = value
@@ -108,8 +106,7 @@ func (t *Table) tryHeaderRelocation() bool {
 	return err == nil && t.text != 0
 }
 
-// tryRelocations finds module data whose words are relocated: the file need not
-// hold them then.
+// tryRelocations finds module data in relocations, because a file need not contain relocated words.
 func (t *Table) tryRelocations() bool {
 	var places []uint64
 	err := t.image.RelativeRelocations(func(at, value uint64) bool {
@@ -141,8 +138,8 @@ func (t *Table) tryRelocations() bool {
 	return false
 }
 
-// tryScan finds module data whose words are in the file. It looks into the
-// sections first that have it in most programs.
+// tryScan finds module data whose words are in the file. It first searches the sections that
+// contain it in most programs.
 func (t *Table) tryScan() bool {
 	for _, name := range []string{".noptrdata", ".data", ".data.rel.ro"} {
 		if start, end, ok := t.image.SectionRange(name); ok && t.scanModule(start, end) {

@@ -1,5 +1,5 @@
-// Package kind defines what samples can be of: CPU time, waiting, page faults, probes. The table here is the one place
-// that has names, types and units of a kind; what a sample's kind is goes with it from the kernel to its profile.
+// Package kind defines the kinds of samples: CPU time, waiting, page faults, memory and probes. The table here is the
+// only place with the names, types and units of a kind. A sample carries its kind from the kernel to its profile.
 package kind
 
 import (
@@ -9,39 +9,39 @@ import (
 	"strings"
 )
 
-// Kind is what a sample is of. The zero value is CPU. Kinds from Count on are of probes, see Of.
+// Kind is the kind of a sample. The zero value is CPU. Kinds from Count on are kinds of probes, see OfProbe.
 type Kind uint16
 
-// The kinds. bpf/abi.h has the numbers of those that its programs write.
+// The kinds. bpf/abi.h has the numbers of the kinds that BPF programs write.
 const (
 	CPU         Kind = iota // time on a CPU
 	OffCPU                  // time of threads that do not run
-	PageFaults              // memory that a thread touches, and the kernel has to give or find
+	PageFaults              // memory that a thread touches and the kernel must first provide
 	MajorFaults             // page faults that wait for a disk
-	Wall                    // CPU and OffCPU: all time of threads. Commands record it
+	Wall                    // CPU and OffCPU: all time of threads; only commands record it
 	Heap                    // memory that a program has allocated and not freed
-	Count                   // how many there are
+	Count                   // number of kinds
 )
 
-// Value is one of the values of samples, as pprof names it.
+// Value is a value of samples, with pprof's names.
 type Value struct {
 	Type string
 	Unit string
-	// Per is how many of it are in one of the kind's first value: bytes in a page, for example.
+	// Per is the number of units in one unit of the kind's first value, such as bytes in a page.
 	Per int64
 }
 
 // Info describes a kind.
 type Info struct {
-	Name   string  // in flags, configurations and addresses of the page
-	Series string  // __name__ of its profiles, which is the first part of their type in Pyroscope
-	Values []Value // of samples. What is measured is the first; tools show the last unless they are told otherwise
-	Title  string  // for people: what the values are of
-	Period uint64  // of kinds that are events: after how many one is sampled, unless somebody says otherwise; else 0
+	Name   string  // name in flags, configurations and URLs of the page
+	Series string  // __name__ of its profiles, the first part of their type in Pyroscope
+	Values []Value // values of samples: the first is measured, and tools show the last one by default
+	Title  string  // description of the values for people
+	Period uint64  // for events: default number of events per sample; for memory: default bytes per sample; else 0
 }
 
-// Of returns the description of a kind, of a probe's as OfProbe got it. Kinds that do not exist are described as their
-// number.
+// Of returns the description of a kind. For the kind of a probe it is the Info passed to OfProbe. A kind that does not
+// exist is described by its number.
 func Of(k Kind) Info {
 	page := int64(os.Getpagesize())
 	switch k {
@@ -70,7 +70,7 @@ func Of(k Kind) Info {
 // String returns the name of a kind.
 func (k Kind) String() string { return Of(k).Name }
 
-// ByName returns the kind of a name.
+// ByName returns the kind with a name.
 func ByName(name string) (Kind, bool) {
 	for k := range Count {
 		if Of(k).Name == name {
@@ -80,7 +80,7 @@ func ByName(name string) (Kind, bool) {
 	return probes.byName(name)
 }
 
-// ByValue returns the kind, other than a probe's, whose samples have values of a type.
+// ByValue returns the kind whose samples have values of a type. It does not find kinds of probes.
 func ByValue(valueType string) (Kind, bool) {
 	for k := range Count {
 		if slices.ContainsFunc(Of(k).Values, func(v Value) bool { return v.Type == valueType }) {
@@ -90,7 +90,7 @@ func ByValue(valueType string) (Kind, bool) {
 	return 0, false
 }
 
-// PeriodType returns what a profile's period counts. Of memory in use that has the name that Go's profiles give it.
+// PeriodType returns the type of a profile's period. For memory in use it has the same name as in Go's profiles.
 func (k Kind) PeriodType() Value {
 	if k == Heap {
 		return Value{"space", "bytes", 1}
@@ -98,12 +98,12 @@ func (k Kind) PeriodType() Value {
 	return Of(k).Values[0]
 }
 
-// IsSnapshot reports whether a profile is of what there is at its end, and not of what came since the one before: those
-// of an interval do not add up.
+// IsSnapshot reports whether a profile shows the state at its end, and not the changes since the previous profile.
+// Snapshots of an interval do not add up.
 func (k Kind) IsSnapshot() bool { return k == Heap }
 
-// IsPeriodic reports whether each sample stands for the period of its profile. A sample of time off CPU stands for as
-// long as its thread waited, a sample of memory for the bytes that were allocated.
+// IsPeriodic reports whether each sample has the period of its profile as its value. The value of a sample of time off
+// CPU is the length of the wait, and the value of a sample of memory is the size of the allocation.
 func (k Kind) IsPeriodic() bool { return k != OffCPU && k != Wall && k != Heap }
 
 // IsTime reports whether the first value is a time, in nanoseconds.

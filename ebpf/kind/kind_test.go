@@ -8,7 +8,7 @@ import (
 // Pyroscope joins the parts of a type with colons, and refuses a sample type with a dash.
 var inType = regexp.MustCompile(`^[a-z_]+$`)
 
-// TestKindsDiffer: each kind can be told from all others by its name, and by its type in Pyroscope.
+// TestKindsDiffer checks that the names of all kinds differ, and their types in Pyroscope.
 func TestKindsDiffer(t *testing.T) {
 	types := map[string]bool{}
 	for k := range Count {
@@ -34,7 +34,7 @@ func TestKindsDiffer(t *testing.T) {
 	}
 }
 
-// The profiles of CPU time are those of every other agent for Pyroscope.
+// Profiles of CPU time have the same type as from every other agent for Pyroscope.
 func TestCPU(t *testing.T) {
 	info := Of(CPU)
 	if info.Series != "process_cpu" || len(info.Values) != 1 || info.Values[0] != (Value{"cpu", "nanoseconds", 1}) ||

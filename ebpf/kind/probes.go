@@ -7,19 +7,20 @@ import (
 	"sync"
 )
 
-// maxProbes bounds the kinds of probes of one process: they are never forgotten, for profiles may still be of them.
+// maxProbes is the maximum number of kinds of probes of a process. They are never dropped, as profiles may still have
+// them.
 const maxProbes = 4096
 
-// interned are the kinds of probes. Like the values of package unique, equal ones are one.
+// interned holds the kinds of probes. As with package unique, equal Infos share one kind.
 type interned struct {
 	mu    sync.RWMutex
-	infos []Info // by Kind less Count
+	infos []Info // index is Kind minus Count
 }
 
 var probes interned
 
-// OfProbe returns the kind that a probe's samples are of: that with the same Info, or a new one. It is safe for
-// concurrent use.
+// OfProbe returns the kind for a probe's samples: the kind with an equal Info, or a new one. It is safe for concurrent
+// use.
 func OfProbe(i Info) (Kind, error) {
 	probes.mu.Lock()
 	defer probes.mu.Unlock()

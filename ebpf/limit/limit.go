@@ -1,6 +1,5 @@
-// Package limit is what readers of bytes that others control say when they stop at
-// one of their bounds, and what counts it. Each such reader has its bounds as
-// constants at its top; SECURITY.md lists them.
+// Package limit has the error of readers of untrusted data that stop at a limit, and counts these errors. Each such
+// reader has its limits as constants at its top; SECURITY.md lists them.
 package limit
 
 import (
@@ -9,46 +8,45 @@ import (
 	"sync"
 )
 
-// Reader names a kind of input that is read within bounds, in snake_case, for
-// metrics.
+// Reader is the name of a kind of input that is read within limits, in snake_case, for metrics.
 type Reader string
 
 // The readers of the profiler.
 const (
 	ELF          Reader = "elf"          // headers, notes, symbols and other parts of ELF images
 	Decompressed Reader = "decompressed" // compressed sections
-	DebugLink    Reader = "debug_link"   // files that .gnu_debuglink names
+	DebugLink    Reader = "debug_link"   // files named by .gnu_debuglink
 	MiniDebug    Reader = "mini_debug"   // .gnu_debugdata
 	DWARF        Reader = "dwarf"        // debug info, also of dwz, split and packaged files
 	CFI          Reader = "cfi"          // .eh_frame and .debug_frame
-	Copied       Reader = "copied"       // files that may hang when they are read
+	Copied       Reader = "copied"       // files whose reads may hang
 	Maps         Reader = "maps"         // /proc/PID/maps
 	Functions    Reader = "functions"    // code objects of interpreters, in memory
 )
 
-// Error says that a reader stopped at a bound.
+// Error reports that a reader stopped at a limit.
 type Error struct {
 	Reader Reader
-	Err    error // says what was beyond the bound
+	Err    error // describes the exceeded limit
 }
 
-// Error returns what Err says.
+// Error returns the text of Err.
 func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hit returns err as an Error of a reader.
+// Hit wraps err in an Error of a reader.
 func Hit(r Reader, err error) error { return &Error{Reader: r, Err: err} }
 
-// Counter counts by reader how often a bound was hit. The zero value is useful and
-// nil counts nothing. Its methods may be called concurrently.
+// Counter counts hits of limits by reader. The zero value is ready to use, and a nil Counter ignores all errors. Its
+// methods may be called concurrently.
 type Counter struct {
 	mu   sync.Mutex
 	hits map[Reader]uint64
 }
 
-// Note counts the Errors that err is made of, each reader once.
+// Note counts the Errors wrapped in err, each reader once.
 func (c *Counter) Note(err error) {
 	if c == nil || err == nil {
 		return
@@ -68,7 +66,7 @@ func (c *Counter) Note(err error) {
 	}
 }
 
-// Hits returns the counts since the beginning.
+// Hits returns the counts so far.
 func (c *Counter) Hits() map[Reader]uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is how many bytes of a text that others chose are shown.
+// maxText is the number of bytes of an untrusted text to show.
 const maxText = 512
 
-// Text returns a text that others chose, such as an error that names their file, as
-// it may be shown: what does not print is escaped, and what is long is cut.
+// Text returns an untrusted text, such as an error with the name of a user's file, in a form to show: unprintable
+// characters are escaped, and long texts are cut.
 func Text(s string) string {
 	cut := s
 	if len(s) > maxText {
@@ -36,30 +36,30 @@ func Text(s string) string {
 	return cut
 }
 
-// Texts counts texts that others may choose, such as errors, by kind: those that differ in an address of memory or in
-// the number of a process alone are one. The zero value is useful. Its methods may be called concurrently.
+// Texts counts untrusted texts, such as errors, by kind: texts that differ only in addresses of memory or in numbers of
+// processes are of one kind. The zero value is ready to use. Its methods may be called concurrently.
 type Texts struct {
-	Most int // kinds; the rest are counted together. 0: 256
+	Most int // maximum number of kinds; the rest are counted together. 0 for 256
 
 	mu    sync.Mutex
 	kinds map[string]*sameKind
 	rest  uint64
 }
 
-// sameKind is what was counted of a kind.
+// sameKind is the count of a kind.
 type sameKind struct {
-	first string // text
-	other bool   // some were others
+	first string // the first text
+	other bool   // a later text differed
 	n     uint64
 }
 
-// Places are what differs between texts of a kind: addresses and numbers of processes, threads and types of objects.
+// The parts that may differ between texts of a kind: addresses, and numbers of processes, threads and types of objects.
 var (
 	addresses = regexp.MustCompile(`0x[0-9a-fA-F]+`)
 	processes = regexp.MustCompile(`\b(process|thread|type)( |es |s )[0-9]+|/(proc|task)/[0-9]+`)
 )
 
-// kindOf is a text without what differs between those of its kind.
+// kindOf returns the kind of a text: the text without the parts that may differ.
 func kindOf(text string) string {
 	text = addresses.ReplaceAllLiteralString(text, "0x...")
 	return processes.ReplaceAllStringFunc(text, func(s string) string {
@@ -67,7 +67,7 @@ func kindOf(text string) string {
 	})
 }
 
-// Add counts a text, as Text shows it, n times.
+// Add counts a text, in the form of Text, n times.
 func (t *Texts) Add(text string, n uint64) {
 	text = Text(text)
 	kind := kindOf(text)
@@ -94,10 +94,10 @@ func (t *Texts) Add(text string, n uint64) {
 	same.n += n
 }
 
-// Rest is the text that stands for those beyond the limit.
+// Rest is the text for all texts beyond Texts.Most.
 const Rest = "others, which are not listed"
 
-// Counts returns the counts by text; of a kind that several texts are of, without what they differ in. Those beyond the
+// Counts returns the counts by text. A kind with several texts is shown without the parts that differ. Texts beyond the
 // limit are under Rest.
 func (t *Texts) Counts() map[string]uint64 {
 	t.mu.Lock()

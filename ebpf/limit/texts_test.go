@@ -50,8 +50,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestKinds: errors that differ in an address, or in which process they are of, are one, so that no other is displaced.
-// What is said once is said whole.
+// TestKinds checks that errors that differ only in an address or in a process are one kind, so that they do not
+// displace other errors. A text without variants is shown whole.
 func TestKinds(t *testing.T) {
 	texts := Texts{Most: 6}
 	for i := range 1000 {
@@ -74,7 +74,7 @@ func TestKinds(t *testing.T) {
 	if !maps.Equal(texts.Counts(), want) {
 		t.Errorf("%v, want %v", texts.Counts(), want)
 	}
-	// Those of several parts of a program are added up by kind, too.
+	// Counts of several parts of a program are also added up by kind.
 	all := Texts{Most: 6}
 	for text, n := range texts.Counts() {
 		all.Add(text, n)

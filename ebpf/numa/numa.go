@@ -1,4 +1,4 @@
-// Package numa knows which node of memory each CPU of this host is next to.
+// Package numa finds the memory node that is next to each CPU of this host.
 package numa
 
 import (
@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Sysfs is where the kernel shows nodes: a folder node0 and so on, each with a file cpulist (Linux,
+// Sysfs is the directory in which the kernel shows nodes: a folder node0 and so on, each with a file cpulist (Linux,
 // Documentation/ABI/stable/sysfs-devices-node).
 const Sysfs = "/sys/devices/system/node"
 
-// again is how often nodes are read again because of a CPU that none had.
+// again is how often the nodes are read again because of a CPU that is in none.
 const again = 10 * time.Second
 
-// Nodes knows the nodes of CPUs. Safe for concurrent use.
+// Nodes returns the nodes of CPUs. Safe for concurrent use.
 type Nodes struct {
 	dir string
 
@@ -27,10 +27,10 @@ type Nodes struct {
 	read time.Time
 }
 
-// New returns the nodes that a folder such as Sysfs shows. It is read when a node is asked for.
+// New returns the nodes that a folder such as Sysfs shows. It does not read the folder; Of does.
 func New(dir string) *Nodes { return &Nodes{dir: dir} }
 
-// Of returns the node of a CPU, -1 if it is not known. On a kernel that knows no nodes it is 0.
+// Of returns the node of a CPU, or -1 if unknown. It returns 0 on a kernel without nodes.
 func (n *Nodes) Of(cpu uint32) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,7 +48,7 @@ func (n *Nodes) Of(cpu uint32) int32 {
 	return -1
 }
 
-// read returns nil where there are no nodes. What cannot be read or understood is left out.
+// read returns the nodes by CPU, or nil if there are none. It skips entries that it cannot read or parse.
 func read(dir string) map[uint32]int32 {
 	lists, _ := filepath.Glob(filepath.Join(dir, "node[0-9]*", "cpulist")) // the pattern is well-formed
 	if len(lists) == 0 {
@@ -65,7 +65,7 @@ func read(dir string) map[uint32]int32 {
 		if err != nil {
 			continue
 		}
-		cpus, _ := ParseCPUs(strings.TrimSpace(string(text))) // of a node with memory alone there are none
+		cpus, _ := ParseCPUs(strings.TrimSpace(string(text))) // a node with only memory has no CPUs
 		for _, cpu := range cpus {
 			of[cpu] = int32(node)
 		}

@@ -19,7 +19,7 @@ func TestNodes(t *testing.T) {
 	write("node0", "0-1,8-9")
 	write("node1", "2-3")
 	write("node12", "4")
-	write("node2", "") // memory alone
+	write("node2", "") // only memory
 	write("node3", "x")
 	n := New(dir)
 	for cpu, want := range map[uint32]int32{0: 0, 1: 0, 2: 1, 3: 1, 4: 12, 8: 0, 9: 0, 5: -1, 10: -1} {

@@ -10,30 +10,30 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// Options say what a Builder's profile has besides stacks.
+// Options set the fields of a Builder's profile besides stacks.
 type Options struct {
-	Kind     kind.Kind     // says which values samples have
-	Count    bool          // the first value of a sample, Samples, is how many were taken of it
-	Period   int64         // between two samples, in the unit of the first value
-	Time     time.Time     // of the collection
-	Duration time.Duration // that was collected; 0 if not known
-	Series   string        // distinguishes profiles of other labels, which may have equal times
-	Clock    *Clock        // makes the times of profiles unique; nil: not
-	Stacks   int           // as many as that will come, as far as is known
+	Kind     kind.Kind     // determines the values of samples
+	Count    bool          // add Samples, the number of samples taken, as the first value
+	Period   int64         // period of sampling, in the unit of the kind's first value
+	Time     time.Time     // time of the collection
+	Duration time.Duration // duration of the collection; 0 if unknown
+	Series   string        // identifies the labels of the profile; times are unique per series
+	Clock    *Clock        // shared by builders to make times of profiles unique; may be nil
+	Stacks   int           // expected number of stacks, 0 if unknown
 }
 
-// Samples is the type of the value, in CountUnit, that says how many samples were taken of a stack, as in the profiles
-// of Go.
+// Samples is the type of the value with the number of samples taken of a stack, and CountUnit its unit, as in the
+// profiles of Go.
 const (
 	Samples   = "samples"
 	CountUnit = "count"
 )
 
-// IsCount reports whether values of a type say how many samples were taken.
+// IsCount reports whether t is the type of the number of samples.
 func IsCount(t *profile.ValueType) bool { return t.Type == Samples && t.Unit == CountUnit }
 
-// WithoutCount returns a profile without the number of samples that a Builder with Options.Count has written. What is
-// in it belongs to p.
+// WithoutCount returns a profile without the number of samples that a Builder with Options.Count has written. It shares
+// its contents with p.
 func WithoutCount(p *profile.Profile) *profile.Profile {
 	if len(p.SampleType) < 2 || !IsCount(p.SampleType[0]) {
 		return p
@@ -48,25 +48,24 @@ func WithoutCount(p *profile.Profile) *profile.Profile {
 	return out
 }
 
-// Builder collects the stacks of one target into a profile, all of them whole. It is not safe for
-// concurrent use.
+// Builder collects the whole stacks of one target into a profile. It is not safe for concurrent use.
 type Builder struct {
 	opts   Options
-	values []kind.Value // of samples
+	values []kind.Value // values of samples
 
-	known   map[*Location]*profile.Location // every location added
-	same    map[locationKey]*location       // by content
-	frames  int                             // of all samples
-	samples map[sampleKey]*profile.Sample   // by stack and labels
-	largest map[*profile.Sample]int64       // value of a sample, see Largest
+	known   map[*Location]*profile.Location // profile locations by added Location
+	same    map[locationKey]*location       // profile locations by content
+	frames  int                             // number of frames of all samples
+	samples map[sampleKey]*profile.Sample   // samples by stack and labels
+	largest map[*profile.Sample]int64       // largest value of a sample, see Largest
 	out     *out
 
 	stack []*profile.Location // scratch of Add
 	key   []byte              // scratch of Add
 }
 
-// sampleKey stands for a stack and its labels: their hash, as the stacks themselves, of which a recording may have
-// hundreds of thousands, are in the profile already. No two have the same.
+// sampleKey is the hash of a stack and its labels. Hashes save memory, as a recording may have hundreds of thousands of
+// stacks, which are in the profile already. No two stacks have the same hash.
 type sampleKey [sha256.Size]byte
 
 // NewBuilder returns an empty Builder.
@@ -85,24 +84,24 @@ func NewBuilder(opts Options) *Builder {
 	}
 }
 
-// Add adds value, which is in the unit of the kind's first value, to the sample with this stack, leaf first, and these
-// labels.
-// Labels in another order make another sample. A value below 1 is ignored, since
-// Pyroscope would drop the sample. A stack without frames gets the frame [unknown].
+// Add adds value, in the unit of the kind's first value, to the sample with the given stack, leaf first, and labels.
+// Labels in a different order make a different sample. Add ignores a value below 1, since Pyroscope would drop the
+// sample. A stack without frames gets the frame [unknown].
 //
-// Neither stack nor labels are kept, but the Locations are.
+// Add keeps neither stack nor labels, but it keeps the Locations.
 func (b *Builder) Add(stack []*Location, value int64, labels []Label) {
 	b.AddAt(nil, stack, Weight{value, 1, value}, labels)
 }
 
-// Weight is what was sampled of a stack.
+// Weight is the sum of the samples of a stack.
 type Weight struct {
-	Value   int64 // of all samples, in the unit of the kind's first value
-	Samples int64 // that were taken
-	Largest int64 // value of one of them
+	Value   int64 // sum of the values, in the unit of the kind's first value
+	Samples int64 // number of samples taken
+	Largest int64 // largest value of a sample
 }
 
-// AddAt is Add for samples that were taken at known times, ns since 1970, see Timestamp.
+// AddAt is like Add, for several samples with a Weight, taken at the given times if known, in ns since 1970; see
+// Timestamp.
 func (b *Builder) AddAt(times []int64, stack []*Location, w Weight, labels []Label) {
 	if w.Value < 1 {
 		return
@@ -137,21 +136,20 @@ func (b *Builder) AddAt(times []int64, stack []*Location, w Weight, labels []Lab
 	}
 }
 
-// noteLargest notes the largest value of a sample, to which w was added, unless each has the period.
+// noteLargest updates the largest value of a sample to which w was added, unless all values equal the period.
 func (b *Builder) noteLargest(s *profile.Sample, w Weight) {
 	if !b.opts.Kind.IsPeriodic() || w.Value != w.Samples*b.opts.Period {
 		b.largest[s] = max(b.largest[s], w.Largest)
 	}
 }
 
-// Frames returns how many frames the distinct samples have.
+// Frames returns the number of frames of the distinct samples.
 func (b *Builder) Frames() int { return b.frames }
 
-// Forget gives up the Locations that were added, but not what was added of them: equal ones count as the same.
+// Forget drops the references to added Locations. Their contents stay: later equal Locations are merged with them.
 func (b *Builder) Forget() { clear(b.known) }
 
-// resolve sets b.stack to the distinct locations of stack, and b.key to what
-// distinguishes a sample from others.
+// resolve sets b.stack to the profile locations of stack, and b.key to a key of stack and labels.
 func (b *Builder) resolve(stack []*Location, labels []Label) {
 	b.stack, b.key = b.stack[:0], b.key[:0]
 	b.key = binary.AppendUvarint(b.key, uint64(len(stack)))
@@ -187,8 +185,8 @@ func (b *Builder) intern(l *Location) *profile.Location {
 	return fresh
 }
 
-// Profile returns the finished profile, nil if nothing was added. It belongs to the
-// caller, and the Builder must not be used again.
+// Profile returns the finished profile, or nil if it has no samples. It belongs to the caller, and the Builder must not
+// be used again.
 func (b *Builder) Profile() *profile.Profile {
 	p := b.out.profile
 	if len(p.Sample) == 0 {
@@ -203,7 +201,7 @@ func (b *Builder) Profile() *profile.Profile {
 	return p
 }
 
-// appendText appends s so that no two sequences of strings give the same bytes.
+// appendText appends s such that different sequences of strings give different bytes.
 func appendText(to []byte, s string) []byte {
 	to = binary.AppendUvarint(to, uint64(len(s)))
 	return append(to, s...)

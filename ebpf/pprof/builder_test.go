@@ -162,7 +162,7 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, map[string][]string{"pid": {"id"}}, p.Sample[1].NumUnit)
 }
 
-// Everything that reaches the string table is valid UTF-8, printable, and of bounded length.
+// Every string in the string table is valid UTF-8, printable, and of bounded length.
 func TestTextIsClean(t *testing.T) {
 	dirty := "a\xff\xfeb\x1b]0;OWNED\a\n\u202e" + strings.Repeat("é", maxText)
 	b := NewBuilder(testOptions())
@@ -203,7 +203,7 @@ func encodedSize(t testing.TB, p *profile.Profile) int {
 	return out.Len()
 }
 
-// However deep a stack is, and however many there are, they are whole, in one profile.
+// Stacks of any depth and number are whole, and in one profile.
 func TestDeepStacks(t *testing.T) {
 	var deep []*Location
 	want := map[string]int64{}
@@ -243,8 +243,8 @@ func randomLocations(random *rand.Rand, count int) []*Location {
 	return locations
 }
 
-// Times of one series are unique over builders that share a clock, to the
-// millisecond, and in order; another series has times of its own.
+// Times of one series are unique over builders that share a clock, to the millisecond, and in order. Another series has
+// its own times.
 func TestClock(t *testing.T) {
 	clock := &Clock{}
 	unique := func(series string, at time.Time) time.Duration {
@@ -262,7 +262,7 @@ func TestClock(t *testing.T) {
 	require.Equal(t, time.Second+time.Millisecond, unique("a", collected))
 }
 
-// Another reader understands what we write.
+// Another reader can read the encoded profile.
 func TestGoToolPprof(t *testing.T) {
 	b := NewBuilder(testOptions())
 	b.Add([]*Location{named("/no/such/libc.so.6", "write", 0x2345), named("/no/such/app", "main", 0x1234),
@@ -333,7 +333,7 @@ func BenchmarkAdd(b *testing.B) {
 	})
 }
 
-// Locations that only differ in what is not in their key stay two.
+// Locations that differ only outside their key stay separate.
 func TestAlmostEqualLocations(t *testing.T) {
 	leaf := Line{Function: "f", File: "f.c", Line: 3}
 	mapping, rebuilt := &Mapping{File: "/bin/app", BuildID: "ab", Limit: 9},

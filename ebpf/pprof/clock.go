@@ -5,17 +5,15 @@ import (
 	"time"
 )
 
-// Clock hands out the times of profiles, no time twice for one series. Pyroscope
-// drops the second of two profiles of a series with the same millisecond without
-// a word, so the builders of one process share one Clock. The zero value is
-// ready; it is safe for concurrent use.
+// Clock returns the times of profiles, and never the same time twice for one series. Pyroscope silently drops the
+// second of two profiles of a series with the same millisecond, so the builders of one process share one Clock. The
+// zero value is ready to use. It is safe for concurrent use.
 type Clock struct {
 	mu   sync.Mutex
 	last map[string]int64 // milliseconds, by series
 }
 
-// maxSeries is how many series a Clock remembers before it drops those that have
-// had no profile for forgetAfter.
+// maxSeries is the number of series at which a Clock drops series without a profile for forgetAfter.
 const (
 	maxSeries   = 4096
 	forgetAfter = int64(time.Hour / time.Millisecond)

@@ -10,21 +10,22 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// compression is a level of gzip: as small as the standard library's fastest one, in about 60 % of its time.
+// compression is the level of gzip. The output is as small as with the standard library's fastest level, in about 60 %
+// of the time.
 const compression = 3
 
-// compressor compresses for the whole process: it keeps more than a megabyte from one time to the next.
+// compressor is the only compressor of the process, as it keeps more than a megabyte between uses.
 var compressor struct {
 	sync.Mutex
 	out bytes.Buffer
 	zip *gzip.Writer // nil before its first use
 }
 
-// maxKeptOut bounds the memory that is kept for what comes out of the compressor.
+// maxKeptOut is the maximum size of the output buffer to keep.
 const maxKeptOut = 512 << 10
 
-// Compress returns what write writes, compressed with gzip, fast rather than well. The bytes are the caller's own.
-// Those who call it at a time wait for each other.
+// Compress returns the output of write, compressed with gzip, fast rather than well. The caller owns the bytes.
+// Concurrent calls wait for each other.
 func Compress(write func(io.Writer) error) ([]byte, error) {
 	c := &compressor
 	c.Lock()
@@ -46,10 +47,10 @@ func Compress(write func(io.Writer) error) ([]byte, error) {
 	if err := c.zip.Close(); err != nil {
 		return nil, err
 	}
-	return bytes.Clone(c.out.Bytes()), nil // has no more memory than it needs
+	return bytes.Clone(c.out.Bytes()), nil // no larger than needed
 }
 
-// Encode returns p as the gzipped protobuf that Pyroscope takes. See Compress.
+// Encode returns p as gzipped protobuf, as Pyroscope expects it. See Compress.
 func Encode(p *profile.Profile) ([]byte, error) {
 	data, err := Compress(p.WriteUncompressed)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCompress: what several compress at a time is what another reader reads, also after an attempt that failed, and
-// bytes that were returned do not change.
+// TestCompress checks that another reader can read the output of concurrent calls, even after a failed call, and that
+// returned bytes do not change.
 func TestCompress(t *testing.T) {
 	var running sync.WaitGroup
 	var returned [8][]byte
@@ -44,7 +44,7 @@ func TestCompress(t *testing.T) {
 	}
 }
 
-// TestCompressKeepsLittle: the memory of much that came out once is not kept.
+// TestCompressKeepsLittle checks that the memory of a large output is not kept.
 func TestCompressKeepsLittle(t *testing.T) {
 	noise := make([]byte, 4*maxKeptOut)
 	state := uint32(1)

@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// TestLargest: a stack of several waits says how long the longest one was, also if they come one by one. Samples that
-// are all worth the period do not.
+// TestLargest checks that a stack of several waits has the length of the longest one, even if they are added one by
+// one, and that samples with the period as their value do not have it.
 func TestLargest(t *testing.T) {
 	stack := func(name string) []*Location { return []*Location{{Lines: []Line{{Function: name}}}} }
 	made := func(k kind.Kind, count bool) (largest map[string][]int64) {

@@ -6,16 +6,15 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// location is a location of the profile, and others with the same key. A recording has some hundred thousand of them,
-// so what they say is kept once, as the profile has it.
+// location is a location of the profile, in a list of locations with the same key. A recording has some hundred
+// thousand locations, so their contents are stored only once, in the form of the profile.
 type location struct {
 	*profile.Location
 	next *location
 }
 
-// mapping identifies a mapping in a profile. Locations with and without names
-// have mappings of their own: where a mapping says that it has functions,
-// Pyroscope does not look for those of the locations without.
+// mapping identifies a mapping in a profile. Locations with and without names have separate mappings: if a mapping is
+// marked as having functions, Pyroscope does not look up names for its other locations.
 type mapping struct {
 	Mapping
 	named bool
@@ -32,7 +31,7 @@ func mappingOf(l *Location) (clean mapping) {
 	return clean
 }
 
-// clean returns the line with clean text, and with no name left out.
+// clean returns the line with clean text and both names set.
 func (l Line) clean() Line {
 	l.Function = cleanText(l.Function, maxText)
 	l.SystemName = cleanText(l.SystemName, maxText)
@@ -46,10 +45,10 @@ func (l Line) clean() Line {
 	return l
 }
 
-// locationKey is equal for equal locations of a profile, and different for almost all others.
+// locationKey is equal for equal locations of a profile, and differs for almost all different locations.
 type locationKey struct {
 	mapping  *profile.Mapping
-	function *profile.Function // the innermost; nil if there is none
+	function *profile.Function // innermost function, nil if there is none
 	address  uint64
 	line     int64
 }
@@ -62,7 +61,7 @@ func keyOf(l *profile.Location) locationKey {
 	return k
 }
 
-// equal reports whether two locations of a profile say the same.
+// equal reports whether two locations of a profile have the same content.
 func equal(a, b *profile.Location) bool {
 	return a.Mapping == b.Mapping && a.Address == b.Address && slices.Equal(a.Line, b.Line)
 }

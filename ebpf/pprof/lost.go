@@ -8,17 +8,17 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// lostComment begins the comment of a profile that says how many samples its host lost meanwhile.
+// lostComment is the prefix of the comment with the number of samples that the host lost during a profile.
 const lostComment = "headwater lost: "
 
-// SetLost writes into a profile how many samples of the host were due while it was taken, and how many of these were
-// lost. It replaces what was said before.
+// SetLost writes the number of samples of the host that were due during a profile, and the number of lost samples, into
+// a comment of the profile. It replaces an earlier comment.
 func SetLost(p *profile.Profile, due, lost uint64) {
 	p.Comments = slices.DeleteFunc(p.Comments, func(c string) bool { return strings.HasPrefix(c, lostComment) })
 	p.Comments = append(p.Comments, fmt.Sprintf("%s%d of %d samples due", lostComment, lost, max(due, lost)))
 }
 
-// LostOf returns what SetLost wrote, of merged profiles the sum. Due is 0 if there is nothing.
+// LostOf returns the numbers that SetLost wrote, or their sums for merged profiles. due is 0 if there are none.
 func LostOf(p *profile.Profile) (due, lost uint64) {
 	for _, c := range p.Comments {
 		text, ok := strings.CutPrefix(c, lostComment)

@@ -6,7 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// out is a profile in the making.
+// out is a profile under construction.
 type out struct {
 	profile   *profile.Profile
 	mappings  map[mapping]*profile.Mapping
@@ -40,7 +40,7 @@ func newOut(opts Options) *out {
 	}
 }
 
-// add adds a new sample, whose values are zero.
+// add adds a sample with zero values.
 func (o *out) add(stack []*profile.Location, labels []Label) *profile.Sample {
 	s := &profile.Sample{Location: make([]*profile.Location, len(stack)), Value: make([]int64, len(o.profile.SampleType))}
 	copy(s.Location, stack)
@@ -71,7 +71,7 @@ func (o *out) label(s *profile.Sample, l Label) {
 	s.NumUnit[key] = append(s.NumUnit[key], cleanText(l.NumUnit, maxText))
 }
 
-// location returns l as a profile has it. It is not added: there may be an equal one.
+// location converts l for the profile, but does not add it, as the profile may have an equal location.
 func (o *out) location(l *Location) *profile.Location {
 	out := &profile.Location{
 		Mapping: o.mapping(mappingOf(l)),
@@ -84,7 +84,7 @@ func (o *out) location(l *Location) *profile.Location {
 	return out
 }
 
-// addLocation adds a location, and notes in its mapping what it says.
+// addLocation adds a location, and updates the flags of its mapping.
 func (o *out) addLocation(l *profile.Location) {
 	o.profile.Location = append(o.profile.Location, l)
 	l.ID = uint64(len(o.profile.Location))
@@ -97,8 +97,8 @@ func (o *out) addLocation(l *profile.Location) {
 	m.HasInlineFrames = m.HasInlineFrames || len(l.Line) > 1
 }
 
-// mapping returns m as it is in the profile. Frames that are no code have one too:
-// Pyroscope drops samples whose locations have no mapping.
+// mapping returns the profile's mapping for m, and adds it if it is new. Frames without code also have a mapping:
+// Pyroscope drops samples whose locations have none.
 func (o *out) mapping(m mapping) *profile.Mapping {
 	if out := o.mappings[m]; out != nil {
 		return out

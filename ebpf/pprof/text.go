@@ -6,23 +6,22 @@ import (
 	"github.com/headwater/headwater/ebpf/printable"
 )
 
-// unnamed stands for a stack without frames.
+// unnamed is the frame of a stack without frames.
 const unnamed = "[unknown]"
 
-// pseudoFrame returns a location that is a name only.
+// pseudoFrame returns a location with only a name.
 func pseudoFrame(name string) *Location {
 	return &Location{Lines: []Line{{Function: name}}}
 }
 
-// maxText bounds one string in bytes. Pyroscope cuts strings of 64 KiB from the
-// front; names that long are C++ templates nobody reads to the end.
+// maxText is the maximum size of a string in bytes. Pyroscope cuts strings of 64 KiB from the front; names that long
+// are C++ templates whose end is of no interest.
 const maxText = 8 << 10
 
 // ellipsis ends a string that was cut.
 const ellipsis = "..."
 
-// cleanText returns s as printable text, and not longer than limit bytes. Pyroscope
-// insists on valid UTF-8.
+// cleanText returns s as printable text of at most limit bytes. Pyroscope requires valid UTF-8.
 func cleanText(s string, limit int) string {
 	if len(s) > limit {
 		end := limit - len(ellipsis)
@@ -34,8 +33,8 @@ func cleanText(s string, limit int) string {
 	return printable.Text(s)
 }
 
-// cleanBuildID returns id if it is made of hex digits, else "". One build ID of
-// another form makes every query of its service fail in Pyroscope.
+// cleanBuildID returns id if it has only hex digits, else "". A build ID in any other form makes every query of its
+// service fail in Pyroscope.
 func cleanBuildID(id string) string {
 	for i := range len(id) {
 		c := id[i]

@@ -8,10 +8,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// SetTitle makes go tool pprof say what p is of: "File: name". It shows the file of the first mapping, which is the
-// one that happens to be of the first sample's leaf. The mapping of a file of that name becomes the first; without one
-// a mapping that no location refers to does. Slashes and colons in name become underscores: pprof shows what follows
-// the last slash, and nothing of what looks like a URL.
+// SetTitle makes go tool pprof show "File: name" for p. pprof shows the file of the first mapping, by default the
+// mapping of the first sample's leaf. SetTitle moves the mapping of a file with this name to the front or, if there is
+// none, inserts a mapping that no location refers to. It replaces slashes and colons in name by underscores: pprof
+// shows only the part after the last slash, and hides names that look like URLs.
 func SetTitle(p *profile.Profile, name string) {
 	name = strings.NewReplacer("/", "_", ":", "_").Replace(cleanText(name, maxText))
 	at := slices.IndexFunc(p.Mapping, func(m *profile.Mapping) bool { return path.Base(m.File) == name })

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTitle reads the first line that go tool pprof prints.
+// TestTitle checks the first line of the output of go tool pprof.
 func TestTitle(t *testing.T) {
 	for title, want := range map[string]string{
 		"all targets":    "File: all targets",

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Numbers of fields, of profile.proto of google/pprof.
+// Numbers of fields in google/pprof's profile.proto.
 const (
 	fieldSample      = 2 // of Profile
 	fieldStringTable = 6
@@ -27,8 +27,8 @@ const (
 	fieldNumUnit = 4
 )
 
-// Write writes a profile as p.Write does, in memory that does not grow with the samples: that one takes up to 20 bytes
-// for each frame of each sample. What a profile has besides samples is encoded by p itself.
+// Write writes a profile like p.Write, but its memory does not grow with the samples: p.Write takes up to 20 bytes for
+// each frame of each sample. p.WriteUncompressed encodes the profile without its samples.
 func Write(w io.Writer, p *profile.Profile) error {
 	rest := WithoutSamples(p)
 	var head bytes.Buffer
@@ -52,7 +52,7 @@ func Write(w io.Writer, p *profile.Profile) error {
 	return zip.Close()
 }
 
-// WithoutSamples returns a profile that has all of p but samples. What is in it belongs to p.
+// WithoutSamples returns a profile with all fields of p except samples. It shares its contents with p.
 func WithoutSamples(p *profile.Profile) *profile.Profile {
 	return &profile.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType,
@@ -62,8 +62,8 @@ func WithoutSamples(p *profile.Profile) *profile.Profile {
 	}
 }
 
-// countStrings returns how many strings the table of an encoded profile has. Those of fields that follow are numbered
-// from there on.
+// countStrings returns the number of strings in the table of an encoded profile. Strings of later fields are numbered
+// from there.
 func countStrings(b []byte) (n uint64, err error) {
 	for len(b) > 0 {
 		field, _, size := protowire.ConsumeField(b)
@@ -78,15 +78,16 @@ func countStrings(b []byte) (n uint64, err error) {
 	return n, nil
 }
 
-// sampleWriter encodes samples, one after the other.
+// sampleWriter encodes samples one by one.
 type sampleWriter struct {
 	next    uint64            // number of the next string
-	strings map[string]uint64 // numbers of the strings of labels
+	strings map[string]uint64 // numbers of strings in labels
 
 	out, message, packed []byte // scratch
 }
 
-// encode returns the field of a sample, and before it those of its new strings. It is valid until the next call.
+// encode returns the fields of the sample's new strings, followed by the field of the sample. The bytes are valid until
+// the next call.
 func (s *sampleWriter) encode(sample *profile.Sample) []byte {
 	s.out, s.message, s.packed = s.out[:0], s.message[:0], s.packed[:0]
 	for _, l := range sample.Location {
@@ -117,7 +118,7 @@ func (s *sampleWriter) encode(sample *profile.Sample) []byte {
 	return s.out
 }
 
-// pack adds the numbers of s.packed as a field, unless there are none.
+// pack appends the numbers of s.packed as a field, unless there are none.
 func (s *sampleWriter) pack(field protowire.Number) {
 	if len(s.packed) == 0 {
 		return
@@ -127,7 +128,7 @@ func (s *sampleWriter) pack(field protowire.Number) {
 	s.packed = s.packed[:0]
 }
 
-// label adds a label: numbers of fields, and the value after each. Zero is what a field is that is not there.
+// label appends a label. fields are pairs of a field number and a value. It omits zero values, the default.
 func (s *sampleWriter) label(fields ...uint64) {
 	for of := range slices.Chunk(fields, 2) {
 		if of[1] != 0 {
@@ -138,7 +139,7 @@ func (s *sampleWriter) label(fields ...uint64) {
 	s.pack(fieldLabel)
 }
 
-// number returns the number of a string, which is written if it is new.
+// number returns the number of a string, and writes the string if it is new.
 func (s *sampleWriter) number(text string) uint64 {
 	n, ok := s.strings[text]
 	if !ok {

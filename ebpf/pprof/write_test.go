@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWrite: what is written reads as what google/pprof itself writes.
+// TestWrite checks that the output of Write reads like the output of google/pprof.
 func TestWrite(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{"samples": written(3), "none": written(0)} {
 		t.Run(name, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestWrite(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want.String(), got.String())
 			require.Len(t, got.Sample, len(want.Sample))
-			for i, s := range want.Sample { // String leaves some of it out
+			for i, s := range want.Sample { // String omits some fields
 				require.Equal(t, []any{s.Value, s.Label, s.NumLabel, s.NumUnit},
 					[]any{got.Sample[i].Value, got.Sample[i].Label, got.Sample[i].NumLabel, got.Sample[i].NumUnit})
 			}
@@ -32,7 +32,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// written is a profile with all that samples may have.
+// written returns a profile whose samples have all fields.
 func written(samples int) *profile.Profile {
 	b := NewBuilder(Options{Period: 1e7})
 	file := &Mapping{File: "/bin/shop", BuildID: "0123456789abcdef"}
@@ -55,7 +55,7 @@ func written(samples int) *profile.Profile {
 	return p
 }
 
-// TestWriteFails: a full disk is an error, wherever it fills up.
+// TestWriteFails checks that a full disk is an error, wherever it fills up.
 func TestWriteFails(t *testing.T) {
 	var whole bytes.Buffer
 	p := written(2000)

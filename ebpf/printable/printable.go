@@ -1,6 +1,6 @@
-// Package printable filters text that others chose: names of processes, files and functions. Such text may hold what
-// a terminal obeys, what readers of XML and of profiles refuse, and letters that were cut in two. All that a user sees
-// or a receiver gets goes through here once.
+// Package printable filters untrusted text: names of processes, files and functions. Such text may contain control
+// sequences for terminals, characters that readers of XML or of profiles refuse, and characters that were cut in two.
+// All text for users or receivers passes through this package once.
 package printable
 
 import (
@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// replacement stands for what is filtered.
+// replacement replaces the filtered characters.
 const replacement = '?'
 
-// Text returns s as valid UTF-8 in one line that does nothing to a terminal, and that XML may hold. Line ends and
-// tabulators become blanks; other control characters, those that change the direction of text, and bytes that are no
-// UTF-8 become question marks, one for each row of such bytes.
+// Text returns s as valid UTF-8 in one line that does not control a terminal and is allowed in XML. Line ends and
+// tabulators become blanks. Other control characters, characters that change the direction of text, and invalid UTF-8
+// become question marks, one for each run of invalid bytes.
 func Text(s string) string {
 	if isPlain(s) {
 		return s
@@ -33,7 +33,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// filtered returns what r becomes.
+// filtered returns the replacement of r, or r itself.
 func filtered(r rune) rune {
 	switch {
 	case r == '\n', r == '\r', r == '\t', r == '\v', r == '\f', r == 0x85, r == 0x2028, r == 0x2029:
@@ -42,22 +42,22 @@ func filtered(r rune) rune {
 		return replacement
 	case r == 0x61c, r == 0x200e, r == 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // directions
 		return replacement
-	case r&0xfffe == 0xfffe, r >= 0xfdd0 && r <= 0xfdef: // no characters
+	case r&0xfffe == 0xfffe, r >= 0xfdd0 && r <= 0xfdef: // noncharacters
 		return replacement
 	}
 	return r
 }
 
-// Writer filters the text of several lines on its way to another writer, as Text does but for line ends and
-// tabulators. Its methods may be called concurrently.
+// Writer filters text of several lines for another writer. It is like Text, but keeps newlines and tabulators. Its
+// methods may be called concurrently.
 type Writer struct {
 	to io.Writer
 
 	mu  sync.Mutex
-	cut []byte // the begin of a letter whose rest was not written yet
+	cut []byte // the start of a character whose rest is not written yet
 }
 
-// NewWriter returns a Writer to another one.
+// NewWriter returns a Writer that writes to to.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
 // Write implements io.Writer.
@@ -79,7 +79,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// cutLetter returns how many bytes at the end of b are the begin of a letter.
+// cutLetter returns the number of bytes at the end of b that are the start of an incomplete character.
 func cutLetter(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
@@ -92,8 +92,8 @@ func cutLetter(b []byte) int {
 	return 0
 }
 
-// Unwrap returns what a Writer writes to, and any other writer itself. It is for what must be exact, such as the
-// output of another program.
+// Unwrap returns the destination of a Writer, and any other io.Writer unchanged. It is for output that must be exact,
+// such as the output of another program.
 func Unwrap(w io.Writer) io.Writer {
 	if filter, ok := w.(*Writer); ok {
 		return filter.to

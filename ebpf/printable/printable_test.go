@@ -31,7 +31,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestEveryCharacter asks for each character there is, alone and cut: XML's reader of the library accepts what comes.
+// TestEveryCharacter filters every character, whole and cut: the library's XML reader must accept the result.
 func TestEveryCharacter(t *testing.T) {
 	var all strings.Builder
 	for r := rune(0); r <= utf8.MaxRune; r++ {
@@ -55,7 +55,7 @@ func TestEveryCharacter(t *testing.T) {
 	}
 }
 
-// TestWriter writes a text at once, and byte by byte.
+// TestWriter writes a text in one piece, and byte by byte.
 func TestWriter(t *testing.T) {
 	const text = "a\tb\x1b[2J 同 🐢\n\r\xe5\x90x\xff\n"
 	const want = "a\tb?[2J 同 🐢\n ?x?\n"

@@ -10,17 +10,15 @@ import (
 	"github.com/headwater/headwater/ebpf/unwindtable"
 )
 
-// Code that a program has made for itself, as the regular expressions of PCRE are, has
-// no rows. What it does until it returns shows where the caller's frame is. It is read
-// from the process's memory when a stack is finished, so it may have changed by then,
-// if seldom: what comes of it counts only if it is a return address.
+// Code that a program has generated for itself, such as compiled regular expressions of PCRE, has no rows. The
+// instructions until it returns show where the caller's frame is. The code is read from the process's memory when a
+// stack is finished. It may have changed by then, though rarely, so the result counts only if it is a return address.
 
-// codeRead are how many bytes of code before and after an instruction are looked at:
-// few at first, since most functions are short.
+// codeRead is how many bytes of code before and after an instruction are read: few at first, because most functions are
+// short.
 var codeRead = [...]uint64{1 << 10, 8 << 10}
 
-// anonCode remembers the rules of code that processes have anon. Safe for concurrent
-// use.
+// anonCode remembers the rules of anonymous code in processes. Safe for concurrent use.
 type anonCode struct {
 	mu    sync.Mutex
 	rules map[codePlace]codeRule
@@ -32,18 +30,18 @@ type codePlace struct {
 	addr uint64
 }
 
-// codeRule is the rule at a place, as long as the code is what it was.
+// codeRule is the rule at a place while the code there is unchanged.
 type codeRule struct {
 	code [32]byte
 	rule unwind.WideRule
 	ok   bool
 }
 
-// maxCodeRules bounds what is remembered.
+// maxCodeRules bounds the remembered rules.
 const maxCodeRules = 4096
 
-// RuleByAnalysis returns the rule at the instruction at addr, in code that is of no file,
-// and false where the code does not show it.
+// RuleByAnalysis returns the rule at the instruction at addr, in code that is in no file, or false if the code does not
+// show it.
 func (v *View) RuleByAnalysis(machine elf.Machine, addr uint64) (unwind.WideRule, bool) {
 	m, ok := v.find(addr)
 	if !ok || m.exe != nil || m.remote {
@@ -67,7 +65,7 @@ func (v *View) RuleByAnalysis(machine elf.Machine, addr uint64) (unwind.WideRule
 	for _, size := range codeRead {
 		start := addr - min(size, addr-m.start)
 		code := make([]byte, addr-start+min(size, m.end-addr))
-		n, _ := memory.ReadAt(code, int64(start)) // what there is
+		n, _ := memory.ReadAt(code, int64(start)) // as much as can be read
 		if r.rule, r.ok = unwindtable.RuleByAnalysis(machine, code[:n], start, addr, m.start, m.end); r.ok {
 			break
 		}
@@ -79,7 +77,7 @@ func (v *View) RuleByAnalysis(machine elf.Machine, addr uint64) (unwind.WideRule
 	}
 	anon.rules[place] = r
 	if r.ok {
-		anon.looks.left++ // it was of use, and did not take long
+		anon.looks.left++ // useful and fast: it does not count
 	}
 	return r.rule, r.ok
 }
@@ -87,18 +85,18 @@ func (v *View) RuleByAnalysis(machine elf.Machine, addr uint64) (unwind.WideRule
 // allowance bounds how often something is done.
 type allowance struct {
 	left int
-	last time.Time // when left was counted
+	last time.Time // when left was last increased
 }
 
-// To look at a place takes half a millisecond where the code does not show the rule, and a tenth
-// of that where it does. Hosts with interpreters and compilers that make code have ever
-// new places of the first kind, which took two thirds of all our CPU time.
+// An analysis takes half a millisecond if the code does not show the rule, and a tenth of that time otherwise. Hosts
+// with interpreters and compilers that generate code keep producing new places of the first kind, whose analysis took
+// two thirds of the profiler's CPU time.
 const (
 	looksAtOnce    = 512
 	looksPerSecond = 8
 )
 
-// take reports whether it may be done once more.
+// take reports whether the operation may be done once more, and counts it.
 func (a *allowance) take(now time.Time) bool {
 	if a.last.IsZero() {
 		a.left, a.last = looksAtOnce, now
@@ -113,8 +111,8 @@ func (a *allowance) take(now time.Time) bool {
 	return true
 }
 
-// Called reports whether a call may return to addr, in executable memory, or a signal handler. Code of files is read
-// from them: the process may have ended.
+// Called reports whether a call or a signal handler may return to addr, in executable memory. Code of files is read
+// from the files, because the process may have ended.
 func (v *View) Called(addr uint64) bool {
 	m, ok := v.find(addr - 1)
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestAllowance: so often at once, and then so often a second.
+// TestAllowance checks the burst and the rate of an allowance.
 func TestAllowance(t *testing.T) {
 	var a allowance
 	taken := func(now time.Time) (n int) {
@@ -34,7 +34,7 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// TestRuleByAnalysis reads code that this process has made, changes it, and reads it again.
+// TestRuleByAnalysis reads code that this process has generated, changes it, and reads it again.
 func TestRuleByAnalysis(t *testing.T) {
 	const all = unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC
 	memory, err := unix.Mmap(-1, 0, os.Getpagesize(), all, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

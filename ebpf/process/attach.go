@@ -10,20 +10,19 @@ import (
 
 // attachment is a language runtime in a process.
 type attachment struct {
-	exe     *Executable // that is the runtime, mapped by the process
+	exe     *Executable // the runtime's file, mapped by the process
 	bias    uint64
 	library runtime.Library
 
-	code    *JITCode         // nil: not known yet
-	waiting []procfs.Mapping // anonymous memory, until it is known whether the code lies there
-	busy    bool             // the code is being asked for
+	code    *JITCode         // nil while unknown
+	waiting []procfs.Mapping // anonymous memory that may hold the code
+	busy    bool             // the runtime is being asked for the code
 	failed  bool             // the code will never be known
-	first   time.Time        // when the code was asked for at first
-	tried   time.Time        // and at last
+	first   time.Time        // when the runtime was first asked
+	tried   time.Time        // when it was last asked
 }
 
-// A runtime that has not begun yet is asked again after retryAttach, until
-// retriesAttach have passed.
+// A runtime that has not started yet is asked again after retryAttach, until retriesAttach has passed.
 const (
 	retryAttach   = 10 * time.Millisecond
 	retriesAttach = 10 * time.Second
@@ -40,7 +39,7 @@ func (p *Process) detect(e *Executable, m *mapping) {
 	}
 }
 
-// inherit returns what a child has of its parent's runtimes.
+// inherit returns the runtimes that a child process inherits from its parent.
 func inherit(parent []*attachment) (child []*attachment) {
 	for _, a := range parent {
 		child = append(child, &attachment{exe: a.exe, bias: a.bias, library: a.library, code: a.code, failed: a.failed})
@@ -48,8 +47,7 @@ func inherit(parent []*attachment) (child []*attachment) {
 	return child
 }
 
-// takes reports whether m is memory for code of a runtime, or may be: all of that is one
-// mapping.
+// takes reports whether m is, or may be, memory for code of a runtime. All memory for code of a runtime is one mapping.
 func (p *Process) takes(m *procfs.Mapping) bool {
 	return slices.ContainsFunc(p.attached, func(a *attachment) bool { return a.takes(m) })
 }
@@ -65,7 +63,7 @@ func (a *attachment) takes(m *procfs.Mapping) bool {
 	return m.Start < a.code.high && m.End > a.code.low
 }
 
-// waits reports whether some memory waits until it is known whether code lies there.
+// waits reports whether for some memory it is unknown whether it holds code of a runtime.
 func (p *Process) waits() bool {
 	return slices.ContainsFunc(p.attached, func(a *attachment) bool { return len(a.waiting) > 0 })
 }

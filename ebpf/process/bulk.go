@@ -2,33 +2,33 @@ package process
 
 import "sync"
 
-// Walks that miss a page of an executable again and again will miss its neighbours next: what a program does is often
-// in a few of its source files, whose functions lie next to each other. A miss costs the copy of a stack and waking up,
-// many times what it takes to build the page after another. So where walks have missed some pages, those around the
-// next one are built when there is nothing else to do, and more of them where walks have missed many.
+// If walks keep missing pages of an executable, they will miss neighbouring pages next: a program often runs code of a
+// few source files, whose functions are next to each other. A miss costs a copy of a stack and a wakeup, many times the
+// cost of building one more page. So after some misses, the pages around each missed page are built when the profiler
+// is idle, and more pages after many misses.
 const (
 	someMissed = 8
 	manyMissed = 64
-	fewAround  = 8 // pages with the missed one, a power of two
+	fewAround  = 8 // pages including the missed one, a power of two
 	manyAround = 16
 
-	// maxStretches bounds those that wait.
+	// maxStretches bounds the queued stretches.
 	maxStretches = 256
 )
 
-// stretch is pages of an image that lie next to each other.
+// stretch is a range of consecutive pages of an image.
 type stretch struct {
 	image      *image
 	first, end uint64
 }
 
-// stretches are those that are worth building. Safe for concurrent use.
+// stretches is the queue of stretches that are worth building. Safe for concurrent use.
 type stretches struct {
 	mu      sync.Mutex
 	waiting []stretch
 }
 
-// add adds a stretch, unless there are too many: walks will miss it again.
+// add queues a stretch. It drops the stretch if the queue is full: walks will miss its pages again.
 func (s *stretches) add(one stretch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *stretches) add(one stretch) {
 	}
 }
 
-// take returns a stretch, the one that was wanted last first.
+// take removes a stretch from the queue and returns it, the latest one first.
 func (s *stretches) take() (one stretch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,12 +51,12 @@ func (s *stretches) take() (one stretch, ok bool) {
 	return one, true
 }
 
-// around returns the stretch that is worth building because a page was missed. i.building is held.
+// around returns the stretch that is worth building because a page was missed. The caller holds i.building.
 func (i *image) around(page uint64) (s stretch, ok bool) {
 	i.missed++
 	size := uint64(manyAround)
 	switch {
-	case i.elf == nil || i.missed < someMissed: // code that is made while it runs changes
+	case i.elf == nil || i.missed < someMissed: // generated code changes
 		return s, false
 	case i.missed < manyMissed:
 		size = fewAround
@@ -65,8 +65,8 @@ func (i *image) around(page uint64) (s stretch, ok bool) {
 	return stretch{i, first, first + size}, true
 }
 
-// BuildAhead builds some pages that walks are likely to want next, and reports whether there may be more to build. It
-// is for when nobody waits for anything else.
+// BuildAhead builds some pages that walks are likely to miss next, and reports whether there may be more to build. Call
+// it when no other work waits.
 func (t *Tracker) BuildAhead() bool {
 	s, ok := t.ahead.take()
 	if ok {
@@ -75,8 +75,8 @@ func (t *Tracker) BuildAhead() bool {
 	return ok
 }
 
-// build makes those of the pages resident that are not, if there is memory for it. What cannot be read or stored is
-// left to the walks that want it.
+// build makes the missing pages of the stretch resident, if there is memory for them. If a page cannot be read or
+// stored, build leaves the rest to the walks that need them.
 func (s *stretch) build(store Store) {
 	i := s.image
 	i.building.Lock()

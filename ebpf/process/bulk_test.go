@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestPagesAround: where walks have missed some pages of a file, those around the next one are built with it, and they
-// are what they would be by themselves.
+// TestPagesAround: after walks have missed some pages of a file, the pages around the next missed page are built with
+// it. They are the same pages as when they are built one by one.
 func TestPagesAround(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		tracker, store := newTracker(t, procfs.Default)

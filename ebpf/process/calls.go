@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// maxCallee is the most code of a function that is followed to see whether an instruction is in it.
+	// maxCallee bounds the code of a function, in bytes, that is followed to see whether an instruction is in the
+	// function.
 	maxCallee = 16 << 10
-	// maxCallees bounds the functions that are remembered, of 2 KiB each.
+	// maxCallees bounds the remembered functions. Each takes 2 KiB.
 	maxCallees = 512
 )
 
-// callees remembers functions that are called. Safe for concurrent use.
+// callees remembers called functions. Safe for concurrent use.
 type callees struct {
 	mu     sync.Mutex
 	of     map[calleePlace]*callee
@@ -28,14 +29,14 @@ type callees struct {
 
 // calleePlace is where a function starts: an ELF virtual address of an executable, or an address of a process.
 type calleePlace struct {
-	exe  unwind.ExeID // 0: of the process
-	pid  uint32       // 0: of the executable
+	exe  unwind.ExeID // 0 for code of the process that is in no file
+	pid  uint32       // 0 for code of an executable
 	addr uint64
 }
 
 // callee is the code that a function reaches without a call.
 type callee struct {
-	anywhere bool   // it leaves for code that is not known
+	anywhere bool   // it jumps to unknown code
 	hash     uint64 // of the code that was read
 	start    uint64
 	bytes    [maxCallee / 64]uint64 // a bit for each byte of its instructions
@@ -47,9 +48,9 @@ func (c *callee) reaches(pc uint64) bool {
 	return c.anywhere || at < maxCallee && c.bytes[at/64]>>(at%64)&1 != 0
 }
 
-// MayCall reports whether the call before the address ra may have called the function that the address pc is in. It is
-// false only where the code shows that: the call is a direct one, and what it calls never goes to pc without a call.
-// Addresses are those of frames: of the process, or ELF virtual addresses of an executable.
+// MayCall reports whether the call before the return address ra may have called the function that contains pc. It is
+// false only if the code proves it: the call is direct, and the called function never reaches pc without another call.
+// Addresses are as in frames: ELF virtual addresses of an executable, or addresses in the process.
 func (v *View) MayCall(raExe unwind.ExeID, ra uint64, pcExe unwind.ExeID, pc uint64) bool {
 	if v.Machine() != elf.EM_X86_64 || raExe != pcExe {
 		return true
@@ -60,7 +61,7 @@ func (v *View) MayCall(raExe unwind.ExeID, ra uint64, pcExe unwind.ExeID, pc uin
 	}
 	var code [8]byte
 	if image.ReadVaddr(code[:], ra-8) != nil || code[3] != 0xe8 || code[6] == 0xff || code[5] == 0xff {
-		return true // not a direct call alone
+		return true // perhaps not a direct call
 	}
 	addr := ra + uint64(int64(int32(binary.LittleEndian.Uint32(code[4:]))))
 	at := calleePlace{exe: raExe, addr: addr}
@@ -71,7 +72,8 @@ func (v *View) MayCall(raExe unwind.ExeID, ra uint64, pcExe unwind.ExeID, pc uin
 	return c == nil || c.reaches(pc)
 }
 
-// get returns a function, nil if too many were followed lately. Code of a process is read again: it may have changed.
+// get returns a function, or nil if too many were followed recently. Code of a process is read each time, because it
+// may have changed.
 func (c *callees) get(image codeflow.Image, machine elf.Machine, at calleePlace) *callee {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,14 +100,14 @@ func (c *callees) get(image codeflow.Image, machine elf.Machine, at calleePlace)
 
 var seed = maphash.MakeSeed()
 
-// calleeCode is the code from the start of a function on. It is a codeflow.Image.
+// calleeCode is a copy of the code from the start of a function on. It is a codeflow.Image.
 type calleeCode struct {
-	codeflow.Image // of all other code
+	codeflow.Image // for all other code
 	start          uint64
 	bytes          []byte
 }
 
-// readCallee reads the code from an address on, as much as there is.
+// readCallee reads the code from an address on, as far as it can be read.
 func readCallee(image codeflow.Image, start uint64) calleeCode {
 	for size := maxCallee; size > 0; size /= 4 {
 		if code := make([]byte, size); image.ReadVaddr(code, start) == nil {
@@ -115,7 +117,7 @@ func readCallee(image codeflow.Image, start uint64) calleeCode {
 	return calleeCode{image, start, nil}
 }
 
-// ReadVaddr reads what the code was when it was read first.
+// ReadVaddr reads from the copy if possible, so that the code does not change while it is followed.
 func (c calleeCode) ReadVaddr(p []byte, vaddr uint64) error {
 	if at := vaddr - c.start; at < uint64(len(c.bytes)) && len(p) <= len(c.bytes[at:]) {
 		copy(p, c.bytes[at:])
@@ -143,7 +145,8 @@ func (c calleeCode) follow(machine elf.Machine) *callee {
 	return out
 }
 
-// codeOf returns the code of an executable, or with 0 that of the process in no file; nil if it is not to be had.
+// codeOf returns the code of an executable or, for ID 0, the code of the process that is in no file. It returns nil if
+// the code cannot be read.
 func (v *View) codeOf(id unwind.ExeID) codeflow.Image {
 	if id == 0 {
 		return processCode{v.tracker.memory(v.pid)}
@@ -158,7 +161,7 @@ func (v *View) codeOf(id unwind.ExeID) codeflow.Image {
 	return nil
 }
 
-// processCode is the code of a process by its addresses. It is a codeflow.Image.
+// processCode is the code of a process, by address. It is a codeflow.Image.
 type processCode struct{ memory io.ReaderAt }
 
 func (c processCode) ReadVaddr(p []byte, vaddr uint64) error {

@@ -13,23 +13,23 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Command is work on files or on processes' memory. No lock is held while it runs.
+// Command is work on files or on processes' memory. It runs without a lock.
 type Command interface {
-	// run does it, and returns what came out.
+	// run does the work and returns the resulting Event.
 	run(t *Tracker) Event
 }
 
-// scan reads what /proc says of a process.
+// scan reads the state of a process from /proc.
 type scan struct {
 	pid     uint32
-	process *Process // that it was when the scan was asked for; nil: not known
-	execs   int      // programs that it had started then
-	from    int      // how much had been reported then
-	name    bool     // its name is to be read
-	then    Event    // applied afterwards; nil: nothing
+	process *Process // the process when the scan was requested; nil if unknown
+	execs   int      // execs of the process at that time
+	from    int      // number of reported mappings at that time
+	name    bool     // whether to read the name
+	then    Event    // applied afterwards; nil if none
 }
 
-// scan returns the command that reads what /proc says of a process.
+// scan returns the command that reads the state of a process from /proc.
 func (s *state) scan(pid uint32, then Event) scan {
 	c := scan{pid: pid, process: s.processes[pid], name: true, then: then}
 	if p := c.process; p != nil {
@@ -63,8 +63,7 @@ func (c scan) run(t *Tracker) Event {
 	return found
 }
 
-// beyondPaths returns the error that says that paths of a process's mappings are not
-// whole, nil if they are.
+// beyondPaths returns an error if paths of a process's mappings were shortened, and nil otherwise.
 func beyondPaths(pid uint32, maps []procfs.Mapping) error {
 	if !slices.ContainsFunc(maps, func(m procfs.Mapping) bool { return m.Shortened }) {
 		return nil
@@ -72,7 +71,7 @@ func beyondPaths(pid uint32, maps []procfs.Mapping) error {
 	return limit.Hit(limit.Maps, fmt.Errorf("mappings of process %d: paths of more than %d bytes", pid, procfs.MaxPaths))
 }
 
-// locate finds the files of mappings that a process has now.
+// locate finds the files of the mappings that a process has now.
 func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
 	now := clock.Monotonic()
 	all := make([]located, 0, len(maps))
@@ -87,14 +86,14 @@ func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
 	return all
 }
 
-// executable returns what m, which a process had at a time, maps, kept once more.
+// executable returns the executable of m, which a process had at a time, with a new reference.
 func (t *Tracker) executable(at uint64, pid uint32, m procfs.Mapping) *Executable {
 	e, fresh := t.exes.get(at, pid, m)
 	t.noteNew(e, fresh)
 	return e
 }
 
-// noteNew notes what is wrong with an executable if it is new.
+// noteNew notes the error of an executable that is new.
 func (t *Tracker) noteNew(e *Executable, fresh bool) {
 	if fresh && e.Err != nil {
 		t.note(e.Err)
@@ -116,12 +115,11 @@ func (c open) run(t *Tracker) Event {
 type attach struct {
 	process    *Process
 	attachment *attachment
-	last       bool // it is not asked again if it has not begun
+	last       bool // do not ask again if the runtime has not started
 }
 
-// attachments returns the commands that look for the code of the runtimes of processes that
-// the store is to get. Until the code is found, a walk that meets memory which may be such
-// code ends there, as it does where nothing is known.
+// attachments returns the commands that ask runtimes for their code, in processes that are about to be pushed to the
+// store. Until the code is found, a walk that reaches memory that may hold it ends there, as in unknown memory.
 func (s *state) attachments(now time.Time) (commands []Command) {
 	for _, p := range s.dirty {
 		if s.processes[p.PID] != p || p.ended != 0 || !p.rested(now) {

@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// A process whose code objects turn out to be others all the time has them written over: what a sample has of them is
-// of no one moment, and costs most. It is not looked up then, for ever longer times. A program that makes functions all
-// the time has some new ones in a sample: not many at once, of which most are where others were a moment ago, in most
-// samples.
+// A process whose code objects keep changing writes over them: a sample then shows code objects of several moments, and
+// such samples cost most. The functions of the process are not looked up for some time, which gets longer each time. A
+// program that only keeps creating functions has some new ones in a sample. In most samples they are few, or most of
+// their addresses had no other code object a moment ago.
 const (
-	spoiltCodes  = 16 // code objects in a sample that are wrong, and half of those that are new: it is spoilt
-	judgedOnce   = 64 // samples: if half of them are spoilt, the process rests
+	spoiltCodes  = 16 // a sample with this many wrong code objects is spoilt, if they are half of the new ones
+	judgedOnce   = 64 // samples that are judged together: if half are spoilt, the process rests
 	ShortestRest = 10 * time.Second
 	LongestRest  = 10 * time.Minute
 )
 
 var errSpoilt = errors.New("code objects become others all the time")
 
-// news are the code objects of a process that were not known before, and how many of those are wrong: none, or where
-// another one was met before.
+// news counts the code objects of a process that were not known before, and the wrong ones among them. A code object is
+// wrong if it cannot be read, or if its address had another code object before.
 type news struct{ fresh, wrong int }
 
-// doubt is there about the code objects of a process. Safe for concurrent use.
+// doubt judges whether the code objects of a process keep changing. Safe for concurrent use.
 type doubt struct {
 	mu      sync.Mutex
-	samples int           // that are judged together
-	spoilt  int           // of those
-	rest    time.Duration // the last one, less for each such time without spoilt samples; 0: none
-	until   time.Time     // when it ends
+	samples int           // seen since the last judgement
+	spoilt  int           // the spoilt ones
+	rest    time.Duration // length of the last rest, reduced by each judgement without spoilt samples; 0 if none
+	until   time.Time     // end of the last rest
 }
 
-// judge takes the news of a sample into account. It returns how long the process rests from then on, 0 if it does not.
+// judge takes the news of a sample into account. It returns how long the process rests from now on, 0 if it does not.
 func (d *doubt) judge(n news, now time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,14 +57,14 @@ func (d *doubt) judge(n news, now time.Time) time.Duration {
 	return d.rest
 }
 
-// rests reports whether nothing is looked up now.
+// rests reports whether lookups are suspended now.
 func (d *doubt) rests(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return now.Before(d.until)
 }
 
-// spoilt says why functions of a process are not named for a while.
+// spoilt returns the error that the functions of a process are not named for some time.
 func spoilt(pid uint32, rest time.Duration) error {
 	return fmt.Errorf("process %d: %w: its functions are not named for %v", pid, errSpoilt, rest)
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// TestDoubt: a process whose code objects become others all the time rests for ever longer, and ever shorter when it
-// is quiet. One that makes some functions all the time, or many at once, does not rest.
+// TestDoubt: a process whose code objects keep changing rests longer each time, and shorter again after a quiet time. A
+// process that makes some functions all the time, or many at once, does not rest.
 func TestDoubt(t *testing.T) {
 	const period = 10 * time.Millisecond
 	now := time.Now()
-	// rested is how long a process rests in a time, all of whose samples are alike.
+	// rested returns how long a process rests in a period of equal samples.
 	rested := func(x *doubt, length time.Duration, n news) (sum time.Duration) {
 		for end := now.Add(length); now.Before(end); now = now.Add(period) {
 			if x.rests(now) {
@@ -50,7 +50,7 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestNews: what a sample of a process brings is counted once.
+// TestNews: the new code objects of a sample are counted once.
 func TestNews(t *testing.T) {
 	f := newFunctions(newRoom())
 	now := time.Now()

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// endings are what code does to its first argument before it ends the process, with a zero or a byte.
+// endings are the instructions that set the first argument, the exit status, before the call that ends the process.
 var endings = [][]byte{
 	{0x48, 0x31, 0xff}, // xor %rdi, %rdi
 	{0x31, 0xff},       // xor %edi, %edi
@@ -13,9 +13,9 @@ var endings = [][]byte{
 	{},
 }
 
-// EndsProcess reports whether the code at pc does nothing but call a function that does not return. Boost's
-// make_fcontext, and PHP's, lay the address of such code on the stack of a fiber as the return address of its first
-// function. No call precedes it.
+// EndsProcess reports whether the code at pc only calls a function that does not return. make_fcontext of Boost and of
+// PHP puts the address of such code on the stack of a fiber, as the return address of the fiber's first function. No
+// call precedes that code.
 func (v *View) EndsProcess(pc uint64) bool {
 	m, ok := v.find(pc)
 	if !ok || m.remote || v.Machine() != elf.EM_X86_64 {

@@ -7,9 +7,9 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Event is something that has happened: the kernel reported it, or a Command has found it out.
+// Event is a change that the kernel reported or a Command found.
 type Event interface {
-	// apply changes what is known, and returns what must be done because of it, in order.
+	// apply changes the state and returns the commands to run, in order.
 	apply(s *state) []Command
 }
 
@@ -18,8 +18,8 @@ type mapped struct {
 	time    uint64
 	pid     uint32
 	mapping procfs.Mapping
-	exe     *Executable // with a reference, if it is known without work on files
-	scanned bool        // its process was not known, and has been looked for in /proc
+	exe     *Executable // with a reference; nil if the file is not known yet
+	scanned bool        // the process was unknown, and /proc has been searched for it
 }
 
 func (e mapped) apply(s *state) []Command {
@@ -27,14 +27,14 @@ func (e mapped) apply(s *state) []Command {
 	if p == nil {
 		if !e.scanned {
 			e.scanned = true
-			return []Command{s.scan(e.pid, e)} // finds this mapping too, unless the process has gone
+			return []Command{s.scan(e.pid, e)} // also finds this mapping, unless the process has gone
 		}
 		p = s.add(e.pid)
 		p.begun = e.time
 	}
 	if e.time < p.started {
 		s.refs.release(e.exe)
-		return nil // of the program that ran before
+		return nil // the mapping was of the previous program
 	}
 	if e.exe == nil {
 		e.exe = p.neighbour(&e.mapping)
@@ -46,7 +46,7 @@ func (e mapped) apply(s *state) []Command {
 	return []Command{open{e, p}}
 }
 
-// opened is a new mapping whose file is known, or is out of reach.
+// opened is a new mapping whose file is known or cannot be opened.
 type opened struct {
 	mapped
 	process *Process
@@ -54,7 +54,7 @@ type opened struct {
 
 func (e opened) apply(s *state) []Command {
 	p := e.process
-	if s.processes[e.pid] != p || e.time < p.started { // meanwhile
+	if s.processes[e.pid] != p || e.time < p.started { // it ended or was replaced since
 		s.refs.release(e.exe)
 		return nil
 	}
@@ -70,7 +70,7 @@ func (e opened) apply(s *state) []Command {
 	return nil
 }
 
-// addReported adds a mapping that the kernel reported, and takes its reference.
+// addReported adds a mapping that the kernel reported, and takes over its reference.
 func (s *state) addReported(p *Process, time uint64, m located) {
 	if p.scans > 0 {
 		s.refs.keep(m.exe)
@@ -79,7 +79,7 @@ func (s *state) addReported(p *Process, time uint64, m located) {
 	s.addMapping(p, m, time)
 }
 
-// execed is a process that has started a new program, called comm.
+// execed is the start of a new program, called comm, in a process.
 type execed struct {
 	time uint64
 	pid  uint32
@@ -102,7 +102,7 @@ func (e execed) apply(s *state) []Command {
 	return nil
 }
 
-// renamed is a process that has a new name.
+// renamed is a change of a process's name.
 type renamed struct {
 	time uint64
 	pid  uint32
@@ -116,11 +116,11 @@ func (e renamed) apply(s *state) []Command {
 	return nil
 }
 
-// forked is a new process, which has what its parent has.
+// forked is a new process, which inherits its parent's name, mappings and code.
 type forked struct {
 	time        uint64
 	parent, pid uint32
-	scanned     bool // the parent was not known, and has been looked for in /proc
+	scanned     bool // the parent was unknown, and /proc has been searched for it
 }
 
 func (e forked) apply(s *state) []Command {
@@ -143,7 +143,7 @@ func (e forked) apply(s *state) []Command {
 		p.parent, p.parentExecs = from, from.execs
 	}
 	p.note(e.time)             // another process may have had its PID
-	p.mappings = from.mappings // which nobody changes: what replaces some is a new slice
+	p.mappings = from.mappings // shared: the slice is replaced, never changed
 	p.attached, p.code, p.interpretation = inherit(from.attached), from.code, from.interpretation.inherit()
 	if p.interpretation.open() {
 		s.interpreting = append(s.interpreting, p)
@@ -155,7 +155,7 @@ func (e forked) apply(s *state) []Command {
 	return nil
 }
 
-// revive notes that p goes on though its first thread has ended: another one has started a program.
+// revive notes that p continues although its first thread has ended: another thread has started a program.
 func (s *state) revive(p *Process) {
 	if p.ended == 0 {
 		return
@@ -164,8 +164,7 @@ func (s *state) revive(p *Process) {
 	s.ended = slices.DeleteFunc(s.ended, func(other *Process) bool { return other == p })
 }
 
-// exited is the end of a process. It is kept until reap, for samples that are still to be
-// read.
+// exited is the end of a process. The process is kept until reap, for samples that are not read yet.
 type exited struct {
 	time uint64
 	pid  uint32
@@ -181,10 +180,10 @@ func (e exited) apply(s *state) []Command {
 	return nil
 }
 
-// recordsLost says that events are missing: everything is read again.
+// recordsLost reports that records are missing: all processes are read again.
 type recordsLost struct {
 	alive []uint32
-	since uint64 // time since which some may be missing
+	since uint64 // time since which records may be missing
 }
 
 func (e recordsLost) apply(s *state) (commands []Command) {
@@ -206,12 +205,12 @@ func (e recordsLost) apply(s *state) (commands []Command) {
 	return commands
 }
 
-// scanned is what /proc says of a process.
+// scanned is the state of a process that was read from /proc.
 type scanned struct {
 	scan
 	at       time.Time
 	until    uint64 // CLOCK_MONOTONIC
-	comm     string // "" if it was not asked for
+	comm     string // "" if it was not read
 	mappings []located
 }
 
@@ -223,7 +222,7 @@ func (e scanned) apply(s *state) []Command {
 		s.replaceMappings(s.add(e.pid), &e)
 	case p != nil && p == e.process && p.execs == e.execs:
 		s.replaceMappings(p, &e)
-	default: // it is another process or program meanwhile
+	default: // the PID has another process, or it another program, since
 		for _, m := range e.mappings {
 			s.refs.release(m.exe)
 		}
@@ -237,8 +236,7 @@ func (e scanned) apply(s *state) []Command {
 	return e.then.apply(s)
 }
 
-// replaceMappings makes p's mappings what /proc said, and what was reported since it was
-// asked.
+// replaceMappings replaces p's mappings by those read from /proc and those reported since the read started.
 func (s *state) replaceMappings(p *Process, e *scanned) {
 	if e.comm != "" && (p.started == 0 || p.comm == "") {
 		p.comm = e.comm
@@ -258,7 +256,7 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 		s.refs.keep(c.exe)
 		p.added = append(p.added, c.mapping())
 	}
-	for _, files := range []bool{true, false} { // a runtime before the code that it made
+	for _, files := range []bool{true, false} { // a runtime before the code that it generated
 		for _, m := range e.mappings {
 			if m.HasFile() == files {
 				s.addMapping(p, m, 0)
@@ -273,12 +271,12 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 	s.touch(p)
 }
 
-// findReplaced begins an epoch if /proc has other files than were reported. When they came is not known: after what was
-// applied last.
+// findReplaced starts an epoch if /proc shows other files than were reported. The time of the replacement is unknown,
+// but it is after the last applied record.
 func (s *state) findReplaced(p *Process, e *scanned) {
 	for _, m := range e.mappings {
 		if m.exe == nil || m.exe.pending {
-			continue // it may be known by what was reported
+			continue // the reported mapping may know its file
 		}
 		now := newMapping(m.Mapping, m.exe)
 		now.doubt = m.doubt
@@ -290,7 +288,7 @@ func (s *state) findReplaced(p *Process, e *scanned) {
 	}
 }
 
-// endScan notes that a reading of /proc is over.
+// endScan notes the end of a read of /proc.
 func (s *state) endScan(p *Process) {
 	if p.scans--; p.scans > 0 {
 		return
@@ -301,17 +299,17 @@ func (s *state) endScan(p *Process) {
 	p.reported = nil
 }
 
-// attached says whether a language runtime's code is known now.
+// attached is the answer of a language runtime that was asked for its code.
 type attached struct {
 	attach
-	code  *JITCode // with a reference to its executable; nil: not known
+	code  *JITCode // with a reference to its executable; nil if unknown
 	retry bool     // it may be known later
 }
 
 func (e attached) apply(s *state) []Command {
 	p, a := e.process, e.attachment
 	a.busy = false
-	if s.processes[p.PID] != p || !slices.Contains(p.attached, a) { // another process or program meanwhile
+	if s.processes[p.PID] != p || !slices.Contains(p.attached, a) { // another process or program since
 		if e.code != nil {
 			s.refs.release(e.code.exe)
 		}

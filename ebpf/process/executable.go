@@ -1,10 +1,9 @@
-// Package process knows which processes there are, which executables they have mapped
-// where, and which pages of unwind rows of those executables are resident in the kernel.
+// Package process tracks the processes of a host, the executables that they have mapped, and the pages of unwind rows
+// that are resident in the kernel.
 //
-// Four parts share the work. The state is pure: an Event changes it and returns Commands. A
-// Command reads files or processes' memory, without a lock, and ends in another Event. The
-// publisher (publish, push) copies what has changed to the Store, where walks in the kernel
-// look. Readers of samples look a process up once, with Tracker.At.
+// Four parts share the work. The state is pure: an Event changes it and returns Commands. A Command reads files or
+// processes' memory, without a lock, and results in another Event. The publisher (publish, push) copies changes to the
+// Store, which walks in the kernel read. Readers of samples look up a process once, with Tracker.At.
 package process
 
 import (
@@ -21,8 +20,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Store is where the unwinder in the kernel looks things up; kernel.Tables is
-// one. See there for the contracts.
+// Store holds the tables that the unwinder in the kernel reads. kernel.Tables implements it and documents the
+// contracts.
 type Store interface {
 	SetProcess(pid uint32, p unwind.Process) error // does not keep p.Mappings
 	DeleteProcess(pid uint32) error
@@ -39,9 +38,9 @@ type Store interface {
 	SetProgram(p unwind.Program, number uint16) error
 }
 
-// Executable is one file that processes have mapped. Its identity is the file's: two
-// files of one build ID are two executables. Those of equal content share an image.
-// All fields but those of the registry are set once, before anybody else sees it.
+// Executable is a file that processes have mapped. Two files with the same build ID are two executables. Executables of
+// equal content share an image. All fields are set once, before the Executable is shared, except the fields that the
+// registry guards.
 type Executable struct {
 	ID      unwind.ExeID // never reused within a Tracker
 	Path    string       // as the first process that mapped it sees it
@@ -50,27 +49,27 @@ type Executable struct {
 	Err     error        // why the file could not be read; nil otherwise
 
 	key     fileKey
-	remote  bool                  // the file may hang: the image is a copy, if there is one
-	pending bool                  // the file was not opened in time: another executable is the file once it was
+	remote  bool                  // reads of the file may hang; the image is a copy, if there is one
+	pending bool                  // the file was not opened in time; when it is, it becomes another Executable
 	image   atomic.Pointer[image] // never nil
-	library runtime.Library       // the language runtime that the file is; nil: no runtime
+	library runtime.Library       // the language runtime in the file; nil if none
 
 	// Guarded by the registry.
-	stale          bool   // the file was written to since
-	unchangedUntil uint64 // CLOCK_MONOTONIC: it was not until then
-	refs           int    // mappings of processes
+	stale          bool   // the file was written to after it was opened
+	unchangedUntil uint64 // CLOCK_MONOTONIC until which the file had not changed
+	refs           int    // number of mappings
 	unusedSince    time.Time
-	held           int // descriptor of its file while it shares the image of another; 0: none
+	held           int // descriptor of its file while it shares another executable's image; 0 if none
 }
 
-// isNoELF reports whether the file was read and is no executable of any kind that has rows or names.
+// isNoELF reports whether the file was read and is not a valid ELF file, so that it has no rows and no names.
 func (e *Executable) isNoELF() bool {
 	var format *elf.FormatError
 	return e != nil && errors.As(e.Err, &format)
 }
 
-// now returns what the file's identity is now and was when it was opened, and false if it is
-// not held open. That is one system call, which asks nothing of the file system but of its inode.
+// now returns the file's present identity and its identity when it was opened, or false if it is not held open. It
+// costs one system call, which only reads the file's inode.
 func (e *Executable) now() (now, before fileKey, ok bool) {
 	i, fd, before := e.image.Load(), e.held, e.key
 	if i.first == e && i.elf != nil {
@@ -81,20 +80,21 @@ func (e *Executable) now() (now, before fileKey, ok bool) {
 	return keyOf(&st), before, ok
 }
 
-// unchanged reports whether the file is what it was, if it is held open.
+// unchanged reports whether the file is held open and still has the identity that it was opened with.
 func (e *Executable) unchanged() bool {
 	now, before, ok := e.now()
 	return ok && now == before
 }
 
-// written reports whether the file was written to since, if it is held open.
+// written reports whether the file is held open and was written to after it was opened.
 func (e *Executable) written() bool {
 	now, before, ok := e.now()
 	return ok && now.writtenSince(before)
 }
 
-// Version distinguishes builds of one program: it is the build ID or, of a file without, "file:" and its size and the
-// time when it was written last, which copies of an image of a container share. It is "" for what is no file.
+// Version distinguishes builds of one program. It is the build ID or, for a file without one, "file:" with the file's
+// size and modification time, which copies of a container image share. It is "" if there is no file, or it cannot be
+// read.
 func (e *Executable) Version() string {
 	switch {
 	case e.BuildID != "":
@@ -119,11 +119,11 @@ func (e *Executable) Segment(vaddr uint64) (elffile.Segment, bool) {
 	return elffile.Segment{}, false
 }
 
-// errNoFile says that an executable is code that a process has made.
+// errNoFile is the error of an executable that stands for code generated by a process.
 var errNoFile = errors.New("code made while the process runs is no file")
 
-// Open opens the executable again, or one that is equal, even when it has been
-// deleted. The caller closes it. The error is elffile.ErrChanged when it was written to.
+// Open opens the file again, or a file of equal content, even after the file has been deleted. The caller closes it.
+// The error is elffile.ErrChanged if the file was written to.
 func (e *Executable) Open() (*elffile.File, error) {
 	if e.Err != nil {
 		return nil, e.Err
@@ -135,15 +135,15 @@ func (e *Executable) Open() (*elffile.File, error) {
 	return file.Reopen()
 }
 
-// Source is the file that the code of an executable has its names from: its own, one of
-// equal content, or one of equal code that has more names.
+// Source is the file that supplies the names for an executable's code: its own file, one of equal content, or one of
+// equal code that has more names.
 type Source struct {
-	ID                  unwind.ExeID // of the executable whose file it is, or was
-	Path, BuildID, Root string       // as those of Executable
+	ID                  unwind.ExeID // of the executable whose file it is or was
+	Path, BuildID, Root string       // as in Executable
 	Open                func() (*elffile.File, error)
 }
 
-// Source returns what e's code is to be named by.
+// Source returns the file that supplies the names for e's code.
 func (t *Tracker) Source(e *Executable) Source {
 	i := e.image.Load()
 	if e.Err != nil || i.elf == nil {
@@ -157,7 +157,7 @@ func (t *Tracker) Source(e *Executable) Source {
 	return Source{i.first.ID, i.first.Path, i.first.BuildID, i.first.Root, i.elf.Reopen}
 }
 
-// page builds one page of rows. The image's building is held.
+// page builds one page of rows. The caller holds i.building.
 func (e *Executable) page(i *image, n uint64) (*unwind.Page, error) {
 	i.built = time.Now()
 	p, err := i.rows.Page(n, i.directory.Shift)
@@ -167,7 +167,7 @@ func (e *Executable) page(i *image, n uint64) (*unwind.Page, error) {
 	return p, nil
 }
 
-// callFrame returns what call frame information states about vaddr.
+// callFrame returns the call frame information for vaddr.
 func (e *Executable) callFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
 	i := e.image.Load()
 	i.building.Lock()
@@ -194,7 +194,7 @@ func (e *Executable) outermost(vaddr uint64) (bool, error) {
 	return outermost, nil
 }
 
-// called reports whether a call may return to vaddr, or a signal handler; known is false for code that is in no file.
+// called reports whether a call or a signal handler may return to vaddr. known is false for code that is not in a file.
 func (e *Executable) called(machine elf.Machine, vaddr uint64) (called, known bool) {
 	i := e.image.Load()
 	i.building.Lock()

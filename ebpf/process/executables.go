@@ -24,7 +24,7 @@ type executables struct {
 	mu           sync.Mutex
 	next         unwind.ExeID
 	byID         map[unwind.ExeID]*Executable
-	code         map[unwind.ExeID]*JITCode // by the ID of the executable that stands for it
+	code         map[unwind.ExeID]*JITCode // by the ID of the executable that stands for the code
 	byFile       map[fileKey]*Executable
 	byMapped     map[mappedFile]*knownFile
 	vdso         *Executable
@@ -33,7 +33,7 @@ type executables struct {
 	interpreters interpreters
 	work         *filework.Pool
 	slow         slow
-	patience     time.Duration  // with which files are opened that are not known yet
+	patience     time.Duration  // limit of the wait for a file that is not known yet
 	opening      waits          // for files
 	indexes      waits          // for indexes
 	copies       elffile.Copies // of files that may hang
@@ -56,13 +56,11 @@ func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []
 	}
 }
 
-// hasExecutable reports whether there is an executable for a mapping: others are anonymous,
-// or made up by the kernel.
+// hasExecutable reports whether a mapping has an executable. Other mappings are anonymous, or made up by the kernel.
 func hasExecutable(m *procfs.Mapping) bool { return m.Inode != 0 || m.Path == procfs.VDSO }
 
-// get returns the executable of a mapping that a process had at a time and takes a
-// reference to it, or nil when the mapping has no file. fresh reports that it
-// has not been seen before.
+// get returns the executable of a mapping that a process had at a time, and takes a reference to it. It returns nil if
+// the mapping has no file. fresh reports whether the executable is new.
 func (x *executables) get(at uint64, pid uint32, m procfs.Mapping) (e *Executable, fresh bool) {
 	if !hasExecutable(&m) {
 		return nil, false
@@ -76,8 +74,8 @@ func (x *executables) get(at uint64, pid uint32, m procfs.Mapping) (e *Executabl
 	return x.openSlowly(pid, m)
 }
 
-// known returns the executable that a mapping was of at a time, and takes a reference to
-// it, if that is certain without opening a file.
+// known returns the executable of a mapping at a time, and takes a reference to it, if it is certain without opening a
+// file.
 func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -88,7 +86,7 @@ func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 		fresh := x.vdso == nil
 		if fresh {
 			x.vdso = x.add(openVDSO(x.fs, m))
-			x.vdso.refs++ // kept for ever
+			x.vdso.refs++ // never freed
 		}
 		x.vdso.refs++
 		return x.vdso, fresh
@@ -97,30 +95,30 @@ func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 	if k == nil || !k.wasStill(at) {
 		return nil, false
 	}
-	if m.Generation != 0 { // which /proc does not have
+	if m.Generation != 0 { // /proc does not report it
 		k.generation = m.Generation
 	}
 	k.exe.refs++
 	return k.exe, false
 }
 
-// find opens the file of a mapping, or finds out which known one it is. It may take for
-// ever, and holds no lock while it reads. e is nil where the file is out of reach. The error is filework.Scarce.
+// find opens the file of a mapping, or recognizes it as a known file. It may block forever, and holds no lock while it
+// reads. The executable is nil if the file cannot be reached. The error satisfies filework.Scarce.
 func (x *executables) find(pid uint32, m *procfs.Mapping) (openedFile, error) {
 	for _, c := range candidates(x.fs, pid, m) {
 		e, fresh, err := x.open(pid, m, c)
 		if e != nil || err != nil {
 			return openedFile{e, fresh}, err
 		}
-		// What was there a moment ago may be gone, or another file: the process goes on.
+		// The process continues to run, so the file may have been removed or replaced a moment ago.
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return openedFile{e: x.lastKnown(m)}, nil // without one the process is gone
+	return openedFile{e: x.lastKnown(m)}, nil // nil if the process is gone
 }
 
-// lastKnown returns the executable of a mapping that cannot be opened, and takes a reference to it; nil if it may be
-// of another file. The caller holds x.mu.
+// lastKnown returns the executable of a mapping that cannot be opened, and takes a reference to it. It returns nil if
+// the mapping may be of another file. The caller holds x.mu.
 func (x *executables) lastKnown(m *procfs.Mapping) *Executable {
 	k := x.byMapped[mappedFileOf(m)]
 	if k == nil || !k.couldBe(m) {
@@ -130,8 +128,7 @@ func (x *executables) lastKnown(m *procfs.Mapping) *Executable {
 	return k.exe
 }
 
-// withKey returns the executable of a file that m maps, and takes a reference to it;
-// nil if that is new.
+// withKey returns the executable of a file that m maps, and takes a reference to it, or nil if the file is new.
 func (x *executables) withKey(m *procfs.Mapping, key fileKey) *Executable {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -143,7 +140,7 @@ func (x *executables) withKey(m *procfs.Mapping, key fileKey) *Executable {
 	return e
 }
 
-// learn remembers that the kernel reports a file as m does.
+// learn remembers that the kernel reports e's file as m does.
 func (x *executables) learn(m *procfs.Mapping, e *Executable) {
 	at := mappedFileOf(m)
 	k := &knownFile{
@@ -162,15 +159,15 @@ func (x *executables) learn(m *procfs.Mapping, e *Executable) {
 	x.byMapped[at] = k
 }
 
-// replaced notes that a file has another identity now.
+// replaced notes that a file has a new identity.
 func (x *executables) replaced(e *Executable, now fileKey) {
 	if now.writtenSince(e.key) {
 		x.markStale(e)
 	}
 }
 
-// markStale notes that a file was written to: who has mapped it, or an equal one that
-// shares what was read of it, has to be looked at again.
+// markStale notes that a file was written to. The processes that have mapped it, or an equal file that shares its
+// image, must be read again.
 func (x *executables) markStale(e *Executable) {
 	if e.stale {
 		return
@@ -202,9 +199,8 @@ func (x *executables) takeStale() map[*Executable]bool {
 	return stale
 }
 
-// open finds out which known file c names, or reads one seen for the first time. Where that fails, the executable is
-// there all the same, with the reason; but nil when there is no such file, or
-// another one. The error is filework.Scarce.
+// open finds the known file that c names, or reads a new file. If that fails, it returns an executable with the reason
+// in Err. It returns nil if there is no such file, or if the file is not m's. The error satisfies filework.Scarce.
 func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate) (*Executable, bool, error) {
 	f, st, err := c.open()
 	if filework.Scarce(err) {
@@ -244,7 +240,7 @@ func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate) (*Executa
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if known := x.byFile[e.key]; known != nil { // another process was faster
+	if known := x.byFile[e.key]; known != nil { // another goroutine was faster
 		if file != nil {
 			file.Close()
 		}
@@ -257,7 +253,7 @@ func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate) (*Executa
 	return e, e.image.Load() == i, nil
 }
 
-// detect returns the language runtime that a file is, nil if there is none.
+// detect returns the language runtime in a file, or nil if there is none.
 func (x *executables) detect(path string, file *elffile.File) runtime.Library {
 	for _, language := range x.languages {
 		if library := language.Detect(path, file); library != nil {
@@ -267,7 +263,7 @@ func (x *executables) detect(path string, file *elffile.File) runtime.Library {
 	return nil
 }
 
-// add gives an executable its ID and its room in the tables.
+// add gives an executable its ID and its directory in the store.
 func (x *executables) add(e *Executable, i *image) *Executable {
 	if e.Err == nil {
 		if err := i.load(x.store); err != nil {
@@ -300,7 +296,7 @@ func (x *executables) keep(e *Executable) {
 	x.mu.Unlock()
 }
 
-// release gives a reference back.
+// release drops a reference.
 func (x *executables) release(e *Executable) {
 	if e == nil {
 		return
@@ -312,20 +308,18 @@ func (x *executables) release(e *Executable) {
 	}
 }
 
-// byNumber returns an executable by its ID, nil when it has been swept.
+// byNumber returns an executable by its ID, or nil after it has been swept.
 func (x *executables) byNumber(id unwind.ExeID) *Executable {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.byID[id]
 }
 
-// tableRest is how long after the last page was built an executable keeps what is
-// needed to build more.
+// tableRest is how long an executable keeps the data for building pages after it has built the last one.
 const tableRest = 10 * time.Second
 
-// sweep drops the executables that nobody has mapped since a time, and what they
-// alone used. It returns the IDs of those whose names are to be forgotten. It finds
-// out which files were written to, too.
+// sweep drops the executables that no process has mapped since a time, and the data that only they used. It also finds
+// the files that were written to. It returns the IDs of the executables whose names are outdated.
 func (x *executables) sweep(before time.Time) []unwind.ExeID {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// fileKey is the identity of a file: another file has another one, and so has the
-// same file once it was written to. ctime cannot be set back by its owner.
+// fileKey is the identity of a file. It differs between files, and changes when a file is written to. The owner of a
+// file cannot set ctime back.
 type fileKey struct {
 	dev, inode   uint64
 	size         int64
@@ -23,34 +23,32 @@ func keyOf(st *unix.Stat_t) fileKey {
 	return fileKey{dev: st.Dev, inode: st.Ino, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
 }
 
-// writtenSince reports whether a file that was as before was written to, unless all that
-// changed is its name, its owner or its mode.
+// writtenSince reports whether a file was written to since it had the identity before. Changes of only its name, owner
+// or mode do not count.
 func (k fileKey) writtenSince(before fileKey) bool {
 	return k.size != before.size || k.mtime != before.mtime
 }
 
-// mappedFile is what the kernel says of the file of a mapping, in /proc/PID/maps and
-// in perf's records.
+// mappedFile identifies the file of a mapping as the kernel reports it, in /proc/PID/maps and in perf's records.
 type mappedFile struct{ dev, inode uint64 }
 
 func mappedFileOf(m *procfs.Mapping) mappedFile { return mappedFile{m.Dev, m.Inode} }
 
-// knownFile is an executable by what the kernel said of a mapping of it.
+// knownFile is an executable that is recognized by the kernel's report of a mapping.
 type knownFile struct {
 	exe        *Executable
 	path       string
 	generation uint64
-	// exact says that stat(2) says the same. Not so on btrfs, whose subvolumes have
-	// one device here, nor on overlayfs with old kernels.
+	// exact says that stat(2) reports the same device and inode. It does not on btrfs, where mappings show one device
+	// for all subvolumes, nor on overlayfs with old kernels.
 	exact bool
-	// ambiguous says that another file was once reported alike.
+	// ambiguous says that another file was once reported with the same device and inode.
 	ambiguous bool
-	checked   time.Time // when the file was looked at
+	checked   time.Time // when the file was last identified
 }
 
-// wasStill reports whether the file was the executable's at a time, without opening it:
-// nobody can have got its inode while it is held open. One look is enough for all
-// mappings of before it, which come many at once.
+// wasStill reports whether the file was the executable's at a time, without opening it. No other file can get its inode
+// while it is held open. One check serves all mappings before it, which come many at once.
 func (k *knownFile) wasStill(at uint64) bool {
 	e := k.exe
 	if !k.exact || e.stale || e.remote && time.Since(k.checked) > copyChecked {
@@ -67,9 +65,9 @@ func (k *knownFile) wasStill(at uint64) bool {
 	return true
 }
 
-// couldBe reports whether a mapping that cannot be opened any more, or not now, is of the file. That
-// is certain if the file is held open and was not written to; else all that was
-// reported must be the same, and no other file ever have been reported so.
+// couldBe reports whether a mapping that cannot be opened, now or ever, is of the file. That is certain if the file is
+// held open and was not written to. Otherwise, the whole report must be the same, and no other file may ever have been
+// reported like it.
 func (k *knownFile) couldBe(m *procfs.Mapping) bool {
 	if k.ambiguous || k.exe.stale {
 		return false
@@ -83,18 +81,17 @@ func (k *knownFile) couldBe(m *procfs.Mapping) bool {
 // candidate is a path under which a mapped file may be found.
 type candidate struct {
 	root, name string
-	byName     bool // another file may have come to have that name
+	byName     bool // another file may have that name now
 }
 
-// candidates returns where a mapped file can be opened: by the mapping itself, which
-// also works for deleted and hidden files, else by name in the process's root or
-// in ours.
+// candidates returns the paths under which a mapped file can be opened: the mapping itself, which also works for
+// deleted and hidden files, then the name in the process's root, then the name in the root of this process.
 func candidates(fs procfs.FS, pid uint32, m *procfs.Mapping) []candidate {
 	root := fs.RootPath(pid, "")
 	return []candidate{{root, fs.MapFilePath(pid, m.Start, m.End), false}, {root, m.Path, true}, {"", m.Path, true}}
 }
 
-// open opens what c names. st is about that; nil if it is not known.
+// open opens the file that c names. st is its status, or nil if unknown.
 func (c candidate) open() (f procfs.File, st *unix.Stat_t, err error) {
 	if c.byName {
 		f, err = procfs.Open(c.root, c.name)
@@ -115,8 +112,8 @@ func (c candidate) open() (f procfs.File, st *unix.Stat_t, err error) {
 	return nil, st, err
 }
 
-// holds reports whether st, of what c names, is the file of m. The process may have
-// started another program since m was reported, so even its mapping may be another.
+// holds reports whether st, the status of the file that c names, is of m's file. The process may have started another
+// program since m was reported, so even its mapping may be of another file.
 func (c candidate) holds(m *procfs.Mapping, st *unix.Stat_t) bool {
 	if st.Ino == m.Inode && (st.Dev == m.Dev || anonymousDevice(st.Dev)) {
 		return true
@@ -124,24 +121,23 @@ func (c candidate) holds(m *procfs.Mapping, st *unix.Stat_t) bool {
 	if c.byName {
 		return false
 	}
-	// overlayfs may report the inode below it: then the mapping's path decides.
+	// overlayfs may report the inode of its lower layer. In that case, the path of the mapping decides.
 	path, err := os.Readlink(c.name)
 	return err == nil && anonymousDevice(st.Dev) && (path == m.Path || path == m.Path+" (deleted)")
 }
 
-// anonymousDevice reports whether a device number stands for no device, as that of
-// btrfs, overlayfs and of file systems in memory; the kernel may report another one
-// for the same file.
+// anonymousDevice reports whether a device number stands for no device, as on btrfs, overlayfs and file systems in
+// memory. The kernel may report another number for the same file.
 func anonymousDevice(dev uint64) bool { return unix.Major(dev) == 0 }
 
-// trust is who can change a file, for what is read of it may be used for others.
+// trust describes who can change a file, because data read from the file may be used for other files.
 type trust struct {
 	owner   uint32
-	private bool // others than the owner and root can change it, or it is nowhere for sure
+	private bool // users other than the owner and root can change it, or its content may vary
 }
 
-// trustOf returns who can change an open file. What a file system in user space
-// shows is up to the one who has mounted it.
+// trustOf returns the trust in an open file. The content of a file system in user space is up to the user who mounted
+// it.
 func trustOf(fd int, st *unix.Stat_t) trust {
 	const fuse = 0x65735546 // FUSE_SUPER_MAGIC
 	t := trust{owner: st.Uid}
@@ -151,8 +147,8 @@ func trustOf(fd int, st *unix.Stat_t) trust {
 	return t
 }
 
-// of reports whether what is read of a file that t is about may be used for one that
-// u is about: nobody can change the one who could not change the other.
+// of reports whether data read from a file with trust t may be used for a file with trust u: a user who can change the
+// first file must also be able to change the second.
 func (t trust) of(u trust) bool {
 	return !t.private && (t.owner == 0 || t.owner == u.owner && !u.private)
 }

@@ -14,18 +14,18 @@ import (
 // fileRows are the rows of a file. It implements runtime.RowSource.
 type fileRows struct {
 	elf   *elffile.File
-	table *unwindtable.Table // nil: not in use
+	table *unwindtable.Table // nil if not in use
 	used  time.Time          // when the table was last used
 
-	// index runs work that takes long: it reads all entries of a file that has no index of them.
+	// index runs long work: it reads all entries of a file without an index.
 	index   indexing
-	indexed *indexedTable // under way; nil: none
+	indexed *indexedTable // table whose index is being made; nil if none
 }
 
-// indexing begins work, or refuses to, and returns what waits for its end. The errors are those of filework.
+// indexing starts work, or refuses to, and returns a function that waits for its end. The errors come from filework.
 type indexing func(work func()) (wait func() error, err error)
 
-// runIndexing runs the work at once, for files that are small.
+// runIndexing runs the work at once, for small files.
 func runIndexing(work func()) (wait func() error, err error) {
 	work()
 	return func() error { return nil }, nil
@@ -37,8 +37,8 @@ type indexedTable struct {
 	wait func() error
 }
 
-// open returns what pages are built of; nil without unwind information. An error for which filework.Later is true says
-// that the index of the table is not made yet: the next call waits for the same work.
+// open returns the table that pages are built from, or nil if the file has no unwind information. An error for which
+// filework.Later is true says that the index of the table is not made yet; the next call waits for the same work.
 func (f *fileRows) open() (*unwindtable.Table, error) {
 	f.used = time.Now()
 	if f.table != nil {
@@ -118,7 +118,7 @@ func (f *fileRows) Outermost(vaddr uint64) (bool, error) {
 	return table.Outermost(vaddr)
 }
 
-// Changed implements runtime.RowSource: a file that was written to is another executable.
+// Changed implements runtime.RowSource: a file that was written to becomes another executable.
 func (f *fileRows) Changed([]uint64) []uint64 { return nil }
 
 // Trim implements runtime.RowSource.

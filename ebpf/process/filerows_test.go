@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestIndexIsAwaitedElsewhere: a file whose entries have no index is read by other work. Until that is done its pages
-// are not there, and they come then.
+// TestIndexIsAwaitedElsewhere: other work reads a file whose entries have no index. The file's pages are missing until
+// that work is done, and available afterwards.
 func TestIndexIsAwaitedElsewhere(t *testing.T) {
 	need.Tools(t, "gcc")
 	dir := t.TempDir()

@@ -8,25 +8,24 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// codeKey is a code object of a process. Its address may be another one's later, which then
-// has another cookie.
+// codeKey identifies a code object of a process. A later code object at the same address has another cookie.
 type codeKey struct {
 	pid    uint32
 	code   uint64
 	cookie uint64
 }
 
-// functions are those that were met of an interpreter, by number. Safe for concurrent use.
+// functions are the functions of an interpreter that samples have had, by number. Safe for concurrent use.
 type functions struct {
 	room  *room // its mutex guards the rest
 	next  unwind.CodeID
 	byID  map[unwind.CodeID]*function
 	same  map[functionText]unwind.CodeID
 	codes map[codeKey]*code
-	none  code // what is known of one that was not met
+	none  code // stands for all code objects that were not seen
 
-	latest map[codeAddress]metCode // the code object that was met last
-	news   map[uint32]news         // by process, since it was asked for
+	latest map[codeAddress]metCode // the code object that was seen last at an address
+	news   map[uint32]news         // by PID, since the last takeNews
 }
 
 // codeAddress is where a process has, or had, a code object.
@@ -35,17 +34,17 @@ type codeAddress struct {
 	code uint64
 }
 
-// metCode is what is remembered of a code object for longer than what it is called, so that processes are found whose
-// code objects change all the time. The memory of it is counted, too.
+// metCode is a code object that is remembered for longer than its function, to find processes whose code objects keep
+// changing. Its memory counts against the room.
 type metCode struct {
 	cookie uint64
 	met    time.Time
 }
 
-// latestRest is how much longer that is.
+// latestRest is how much longer a metCode is remembered.
 const latestRest = 2 * time.Minute
 
-// functionText is what makes two functions one: those of many processes are.
+// functionText identifies a function. Functions with equal texts are one function, also in different processes.
 type functionText struct {
 	name, file string
 	line       int
@@ -57,20 +56,20 @@ type functionText struct {
 type function struct {
 	runtime.Function
 	text functionText
-	pid  uint32 // of the process that it was met in first
+	pid  uint32 // of the process in which it was seen first
 	used time.Time
 	gone bool // it was forgotten
 }
 
-// bytes is about the memory that a function takes.
+// bytes returns the approximate memory of a function.
 func (f *function) bytes() int { return functionBytes + len(f.Name) + len(f.File) + 2*len(f.Table) }
 
-// code is what is known of a code object.
+// code is the present knowledge of a code object.
 type code struct {
 	id    unwind.CodeID
-	fn    *function // with that number; nil: unknown
-	whole bool      // or there is no hope for more
-	since time.Time // it was met before that; zero if nothing is known of it
+	fn    *function // the function with that number; nil if unknown
+	whole bool      // all is known that can be known
+	since time.Time // time by which it had been seen; zero if it could not be read
 	used  time.Time
 }
 
@@ -82,7 +81,7 @@ func newFunctions(r *room) functions {
 	}
 }
 
-// lookUp returns the function of a code object, and whether all is known of it that will be.
+// lookUp returns the number of the function of a code object, and whether all is known that can be known.
 func (f *functions) lookUp(key codeKey, now time.Time) (id unwind.CodeID, whole bool) {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
@@ -102,8 +101,8 @@ func (f *functions) find(key codeKey, now time.Time) *code {
 	return c
 }
 
-// place returns where in a function a frame is. What says that it is behind the end is not to be believed, and may be
-// another place each time: all of them are one.
+// place returns the offset of a frame in its function. Offsets past the end of the function are invalid and random;
+// place maps them all to the end.
 func (c *code) place(ip uint64) uint64 {
 	if c.fn == nil || c.fn.Bytes == 0 || ip < c.fn.Bytes || ip > behindAll {
 		return ip
@@ -111,11 +110,11 @@ func (c *code) place(ip uint64) uint64 {
 	return c.fn.Bytes
 }
 
-// behindAll is above all places in functions, and below NoIP and what else says that there is none.
+// behindAll is above all offsets in functions, and below NoIP and other values for a missing offset.
 const behindAll = 1 << 62
 
-// lookUpAll appends the functions of code objects of a process to ids, and mends places in them that cannot be. Of
-// those of which not all is known it returns the first, most of them.
+// lookUpAll appends the numbers of the functions of a process's code objects to ids, and corrects invalid offsets in
+// places. It returns the first code objects that are not completely known, at most most.
 func (f *functions) lookUpAll(
 	pid uint32, codes []CodeAt, places []uint64, ids []unwind.CodeID, most int, now time.Time,
 ) (all []unwind.CodeID, missing []CodeAt) {
@@ -123,7 +122,7 @@ func (f *functions) lookUpAll(
 	defer f.room.mu.Unlock()
 	var found *code
 	for n, c := range codes {
-		if n == 0 || c != codes[n-1] { // else it calls itself
+		if n == 0 || c != codes[n-1] { // otherwise the function calls itself
 			found = f.find(codeKey{pid, c.Address, c.Cookie}, now)
 			if !found.whole && c.Address != 0 && len(missing) < most && !slices.Contains(missing, c) {
 				missing = append(missing, c)
@@ -135,7 +134,7 @@ func (f *functions) lookUpAll(
 	return ids, missing
 }
 
-// learn notes which function a code object is.
+// learn notes the function of a code object.
 func (f *functions) learn(key codeKey, fn runtime.Function, now time.Time) unwind.CodeID {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
@@ -148,7 +147,7 @@ func (f *functions) learn(key codeKey, fn runtime.Function, now time.Time) unwin
 	return id
 }
 
-// knownAt reports whether a code object was met before a time.
+// knownAt reports whether a code object was seen before a time.
 func (f *functions) knownAt(key codeKey, when time.Time) bool {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
@@ -156,7 +155,7 @@ func (f *functions) knownAt(key codeKey, when time.Time) bool {
 	return c != nil && !c.since.IsZero() && c.since.Before(when)
 }
 
-// giveUp notes that no more will be known of a code object than is.
+// giveUp notes that a code object will never be known better.
 func (f *functions) giveUp(key codeKey, now time.Time) {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
@@ -188,7 +187,7 @@ func (f *functions) note(key codeKey, c *code) {
 	}
 }
 
-// takeNews returns what was met of a process since it was called before.
+// takeNews returns the news of a process since the last call.
 func (f *functions) takeNews(pid uint32) news {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
@@ -206,14 +205,14 @@ func (f *functions) text(text string, now time.Time) unwind.CodeID {
 	return f.add(0, runtime.Function{Name: text, Whole: true}, now)
 }
 
-// number returns the number of a function that a process has.
+// number returns the number of a function of a process.
 func (f *functions) number(pid uint32, fn runtime.Function, now time.Time) unwind.CodeID {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	return f.add(pid, fn, now)
 }
 
-// use notes that a function was met, and reports whether it is known.
+// use notes that a function was seen, and reports whether it is known.
 func (f *functions) use(id unwind.CodeID, now time.Time) bool {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
@@ -241,7 +240,7 @@ func (f *functions) add(pid uint32, fn runtime.Function, now time.Time) unwind.C
 	return id
 }
 
-// get returns a function by its number, nil if it was forgotten.
+// get returns a function by its number, or nil if it was forgotten.
 func (f *functions) get(id unwind.CodeID) *runtime.Function {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
@@ -251,7 +250,7 @@ func (f *functions) get(id unwind.CodeID) *runtime.Function {
 	return nil
 }
 
-// trim forgets what was not met since a time.
+// trim forgets entries that were not seen since a time.
 func (f *functions) trim(since time.Time) {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
@@ -273,7 +272,7 @@ func (f *functions) forget(since time.Time) {
 	)
 }
 
-// drop implements holder. Other processes may have functions that it had first: they are read again.
+// drop implements holder. If other processes also have functions that this one had first, they are read again.
 func (f *functions) drop(pid uint32) {
 	f.forgetAll(
 		func(key codeKey, _ *code) bool { return key.pid == pid },

@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestFunctions: an address is another function when its cookie has changed; functions of many
-// processes are one; what was not met lately goes, and no number comes again.
+// TestFunctions: an address has another function after its cookie has changed. Equal functions of many processes are
+// one function. Functions that were not seen recently are forgotten, and no number is used again.
 func TestFunctions(t *testing.T) {
 	f := newFunctions(newRoom())
 	begin := time.Now()
@@ -55,8 +55,8 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// TestRoom: processes of several interpreters cannot make the names take more memory than their bound together. One
-// that has less than others gets room.
+// TestRoom: the memory for names of processes of several interpreters stays within their common bound. A process that
+// has less than other processes gets room.
 func TestRoom(t *testing.T) {
 	r := newRoom()
 	one, two, machine := newFunctions(r), newFunctions(r), machineCodes{room: r}
@@ -98,7 +98,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestKnownAt: a code object was there from when it was first met on.
+// TestKnownAt: a code object counts as there from the time when it was first seen.
 func TestKnownAt(t *testing.T) {
 	f, key := newFunctions(newRoom()), codeKey{pid: 1, code: 2, cookie: 3}
 	now := time.Now()
@@ -117,7 +117,7 @@ func TestKnownAt(t *testing.T) {
 	}
 }
 
-// TestCrowd: a process with ever new functions does not keep another one from those that it has, or gets.
+// TestCrowd: a process that keeps creating functions does not displace the functions that another process has or gets.
 func TestCrowd(t *testing.T) {
 	r := newRoom()
 	f := newFunctions(r)
@@ -145,7 +145,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestPlaces: places behind the end of a function are one, all others stay what they are.
+// TestPlaces: all offsets past the end of a function become one. All other offsets stay as they are.
 func TestPlaces(t *testing.T) {
 	f := newFunctions(newRoom())
 	now := time.Now()

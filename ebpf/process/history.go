@@ -2,32 +2,33 @@ package process
 
 import "slices"
 
-// history is what a process had until something was replaced: a program by another, or a file by another at its place.
-// Walks by the mappings of before may be wrong from then on, and samples of before are understood by what was there.
+// history keeps the earlier mappings and code of a process. It grows when a program replaces another, or when a file is
+// mapped over another. From then on, walks by the earlier mappings may be wrong, but earlier samples are resolved by
+// them.
 type history struct {
 	changes
 	epochs []epoch // oldest first; dropped by reap
-	held   int     // mappings of those
-	calm   uint64  // time of the last replacement of a file, 0: none lately
+	held   int     // number of mappings in epochs
+	calm   uint64  // time of the last replacement of a file; 0 if none recently
 }
 
-// changes are when code came to the place of other code.
+// changes are the times at which code replaced other code.
 type changes struct {
-	published []change // in order of time. Replaced, or added to; never changed
-	pending   uint64   // time of the first one that the store does not know of; 0: there is none
+	published []change // in order of time; replaced or appended to, never changed
+	pending   uint64   // time of the first change that the store does not have; 0 if none
 }
 
-// change is when code came to the place of other code.
+// change is a replacement of code by other code.
 type change struct {
 	time       uint64
 	generation uint32 // of the first mappings that the store got afterwards
-	pushed     uint64 // time when it got those
+	pushed     uint64 // time when the store got them
 }
 
-// epoch is what a process had until a time.
+// epoch is the state of a process until a time.
 type epoch struct {
 	until          uint64 // time
-	lost           bool   // what it was is not known
+	lost           bool   // the state is unknown
 	execs          int
 	mappings       mappings
 	code           []*JITCode
@@ -36,33 +37,33 @@ type epoch struct {
 }
 
 const (
-	// maxEpochs bounds the epochs of a process, and maxHeldMappings their mappings. What was there in others is lost.
+	// maxEpochs bounds the epochs of a process, and maxHeldMappings their mappings. Further epochs are lost.
 	maxEpochs       = 256
 	maxHeldMappings = 1 << 14
-	// maxChanges bounds the changes that are remembered; then the oldest ones count as one.
+	// maxChanges bounds the remembered changes. Beyond it, the oldest changes are merged.
 	maxChanges = 256
-	// maxUnmerged bounds the mappings that each new one is compared with before they are merged.
+	// maxUnmerged bounds the unmerged mappings that each new one is compared with.
 	maxUnmerged = 64
-	// restless is for how long, in ns, a process that has put one file over another may do so again: its stacks are
-	// copied, since walks in the kernel do not know of the next time at once.
+	// restless is how long, in ns, a process stays restless after it has mapped one file over another. Until then its
+	// stacks are copied, because walks in the kernel learn too late about the next time.
 	restless = 60e9
 )
 
-// stale reports whether a walk at a time went by mappings that were not the process's any more.
+// stale reports whether a walk at a time used mappings that the process no longer had.
 func (c *changes) stale(time uint64, generation uint32) bool {
 	return c.pending != 0 && c.pending <= time || slices.ContainsFunc(c.published, func(c change) bool {
 		return c.time <= time && generation < c.generation
 	})
 }
 
-// note adds a change. Of those that the store gets at once, the first one counts.
+// note adds a change. Changes that are published together count from the first one.
 func (c *changes) note(time uint64) {
 	if c.pending == 0 || time < c.pending {
 		c.pending = time
 	}
 }
 
-// publish notes that the store got the mappings of now.
+// publish notes that the store got the present mappings.
 func (c *changes) publish(generation uint32, time uint64) {
 	if c.pending == 0 {
 		return
@@ -71,19 +72,19 @@ func (c *changes) publish(generation uint32, time uint64) {
 	c.pending = 0
 	if len(c.published) > maxChanges {
 		c.published = slices.Clone(c.published[1:])
-		c.published[0].time = 0 // so it counts for the one before, too
+		c.published[0].time = 0 // so it also counts for the dropped change
 	}
 }
 
-// reap forgets the changes that the store got before a time. The last one stays, for samples that are compared with the
-// present.
+// reap forgets the changes that the store got before a time. It keeps the last one, for samples that are compared with
+// the present mappings.
 func (c *changes) reap(before uint64) {
 	for len(c.published) > 1 && c.published[0].pushed < before {
 		c.published = c.published[1:]
 	}
 }
 
-// replaces reports whether a mapping comes to a place where another file was.
+// replaces reports whether a mapping covers a place where other code was.
 func (s *state) replaces(p *Process, m *mapping) bool {
 	if len(p.added) > maxUnmerged {
 		s.mergeMappings(p)
@@ -94,7 +95,7 @@ func (s *state) replaces(p *Process, m *mapping) bool {
 	return p.mappings.overlaps(m, func(old *mapping) bool { return old.differs(m) })
 }
 
-// overlaps reports whether some of ms has a place in common with m, and is accepted.
+// overlaps reports whether ms has a mapping that overlaps m and is accepted.
 func (ms mappings) overlaps(m *mapping, accepted func(*mapping) bool) bool {
 	first, _ := slices.BinarySearchFunc(ms, m.start, func(old mapping, start uint64) int {
 		if old.end <= start {
@@ -110,14 +111,14 @@ func (ms mappings) overlaps(m *mapping, accepted func(*mapping) bool) bool {
 	return false
 }
 
-// differs reports whether two mappings have a place in common where they are not of the same code. m is the older one:
-// nothing is said of code in a file that was not opened yet, or of memory that may be moved text.
+// differs reports whether two mappings overlap and are not of the same code. m is the older one. The result is false if
+// m's file is not opened yet, or if m may be moved text.
 func (m *mapping) differs(other *mapping) bool {
 	return !m.pending() && !m.doubt && m.start < other.end && other.start < m.end &&
 		(m.exe != other.exe || m.bias != other.bias || other.doubt)
 }
 
-// replace begins an epoch, as another file comes to the place of one.
+// replace starts an epoch when a file is mapped over another.
 func (s *state) replace(p *Process, time uint64) {
 	p.note(time)
 	if p.calm == 0 {
@@ -135,7 +136,7 @@ func (s *state) replace(p *Process, time uint64) {
 	s.lose(p, time)
 }
 
-// replaceProgram begins an epoch without mappings, as a program comes to the place of another.
+// replaceProgram starts an epoch without mappings when a program replaces another.
 func (s *state) replaceProgram(p *Process, time uint64) {
 	p.note(time)
 	s.mergeMappings(p)
@@ -148,7 +149,7 @@ func (s *state) replaceProgram(p *Process, time uint64) {
 	p.mappings = nil
 }
 
-// latest returns the time before which the epochs are.
+// latest returns the end of the last epoch or, if there is none, the start of the process's program.
 func (p *Process) latest() uint64 {
 	if n := len(p.epochs); n > 0 {
 		return p.epochs[n-1].until
@@ -156,7 +157,7 @@ func (p *Process) latest() uint64 {
 	return p.started
 }
 
-// lose notes that what p has had since its last epoch is not known of any time until the given one.
+// lose notes that p's state from the last epoch to the given time is unknown.
 func (s *state) lose(p *Process, time uint64) {
 	if n := len(p.epochs); n > 0 && p.epochs[n-1].lost {
 		p.epochs[n-1].until = time
@@ -174,7 +175,7 @@ func (s *state) addEpoch(p *Process, e epoch) {
 	p.held += len(e.mappings)
 }
 
-// dropEpochs forgets the n oldest ones.
+// dropEpochs forgets the n oldest epochs.
 func (s *state) dropEpochs(p *Process, n int) {
 	for _, old := range p.epochs[:n] {
 		p.held -= len(old.mappings)
@@ -183,8 +184,8 @@ func (s *state) dropEpochs(p *Process, n int) {
 	p.epochs = slices.Delete(p.epochs, 0, n)
 }
 
-// reapHistory forgets what processes had before a time, and lets those rest that have put no file over another for
-// long.
+// reapHistory forgets the state of processes before a time. It also ends the restless state of processes that have not
+// mapped a file over another for long.
 func (s *state) reapHistory(before uint64) {
 	s.replaced = slices.DeleteFunc(s.replaced, func(p *Process) bool {
 		old := slices.IndexFunc(p.epochs, func(e epoch) bool { return e.until >= before })
@@ -205,8 +206,8 @@ func (s *state) reapHistory(before uint64) {
 	})
 }
 
-// learnExec learns the number of a process's programs, less how many it had started, and reports false if it was
-// another one: starts of programs were not reported.
+// learnExec learns execBase: the kernel's number of the process's program, minus execs. It returns false if another
+// base is known, because the starts of some programs were not reported.
 func (s *state) learnExec(p *Process, base uint32) bool {
 	if p.execKnown {
 		return base == p.execBase
@@ -222,7 +223,7 @@ func (s *state) learnExec(p *Process, base uint32) bool {
 	return true
 }
 
-// startUnreported notes that p runs another program at a time than was reported.
+// startUnreported notes that p, at a time, runs a program that was not reported.
 func (s *state) startUnreported(p *Process, time uint64) {
 	s.replaceProgram(p, time)
 	s.lose(p, time)

@@ -6,7 +6,8 @@ import (
 	"github.com/headwater/headwater/ebpf/clock"
 )
 
-// had says which file a process had at an address and a time, and whether a walk by mappings of a generation was stale.
+// had says which file a process had at an address and a time, and whether a walk by the mappings of a generation was
+// stale.
 type had struct {
 	time       uint64
 	generation uint32
@@ -28,13 +29,13 @@ func check(t *testing.T, tracker *Tracker, pid uint32, addr uint64, all []had) {
 	}
 }
 
-// mapFile reports the mapping of a file that is known.
+// mapFile reports the mapping of a known file.
 func mapFile(b *Batch, time uint64, pid uint32, start, pages uint64, e *Executable) {
 	b.t.exes.keep(e)
 	b.t.handle(mapped{time: time, pid: pid, mapping: fileAt(start, pages, 1), exe: e}.apply)
 }
 
-// files are executables without text that nobody has mapped.
+// files returns executables without text that no process has mapped.
 func files(tracker *Tracker, n int) (all []*Executable) {
 	for range n {
 		e := &Executable{}
@@ -45,7 +46,8 @@ func files(tracker *Tracker, n int) (all []*Executable) {
 	return all
 }
 
-// TestHistory: samples are read late, so a process had other files, and other programs, than it has now.
+// TestHistory: samples are read late, so at the time of a sample the process had other files and other programs than
+// now.
 func TestHistory(t *testing.T) {
 	tracker, store := newTracker(t, fakeProc(t))
 	const pid, addr = 20, 0x7000
@@ -60,7 +62,7 @@ func TestHistory(t *testing.T) {
 		b.Until(150)
 	})
 	first := generation()
-	tracker.Update(func(b *Batch) { // one over a part of another one, twice before the store gets any
+	tracker.Update(func(b *Batch) { // a file over a part of another file, twice before the store gets any
 		mapFile(b, 200, pid, addr-0x1000, 2, f[1])
 		mapFile(b, 300, pid, addr, 1, f[2])
 	})
@@ -95,7 +97,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestManyReplacements: what a process had is lost where it has replaced too much to be remembered.
+// TestManyReplacements: the earlier state of a process is lost if it has replaced too many files to remember.
 func TestManyReplacements(t *testing.T) {
 	tracker, store := newTracker(t, fakeProc(t))
 	const pid, addr, times = 20, 0x7000, 10 * maxEpochs
@@ -114,7 +116,7 @@ func TestManyReplacements(t *testing.T) {
 		{1005, 0, f[0], false}, {1015, 0, f[1], false}, {1000 + 10*(times/2), 0, nil, false},
 		{1000 + 10*times, p.Generation, f[1], false}, {1000 + 10*times, p.Generation - 1, f[1], true},
 	})
-	for range 3 * maxChanges { // each of them reaches the store
+	for range 3 * maxChanges { // each change reaches the store
 		tracker.Update(func(b *Batch) { b.Exec(100_000, pid, "busy") })
 	}
 	if n := len(tracker.state.processes[pid].published); n > maxChanges {
@@ -125,8 +127,8 @@ func TestManyReplacements(t *testing.T) {
 	}
 }
 
-// TestExecNumbers: the kernel counts the programs of a process. A sample says how far it has come, so that the store
-// gets the number of the program of each process and of its relatives, and starts that were not reported come out.
+// TestExecNumbers: the kernel counts the programs of a process, and a sample carries that count. The store then gets
+// the program's number for the process and its relatives, and program starts that were not reported are noticed.
 func TestExecNumbers(t *testing.T) {
 	tracker, store := newTracker(t, fakeProc(t))
 	const parent, child = 20, 21
@@ -170,7 +172,7 @@ func TestExecNumbers(t *testing.T) {
 }
 
 // TestThreadStartsProgram: the first thread of a process ends when another thread starts a program, and the process
-// goes on.
+// continues.
 func TestThreadStartsProgram(t *testing.T) {
 	tracker, store := newTracker(t, fakeProc(t))
 	const pid = 20

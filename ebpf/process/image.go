@@ -15,33 +15,33 @@ import (
 	"github.com/headwater/headwater/ebpf/unwindtable"
 )
 
-// image is what executables of equal content share: an open file, the directory of
-// its pages in the store, and what pages are built from.
+// image is shared by executables of equal content: an open file, the directory of its pages in the store, and the
+// source of the pages.
 type image struct {
-	first     *Executable   // whose file it is
-	elf       *elffile.File // kept open: the path may change its meaning; nil: none, or code
+	first     *Executable   // the executable whose file it is
+	elf       *elffile.File // kept open, because the path may change its meaning; nil if there is none, or for code
 	key       fileKey       // of elf
 	trust     trust
-	shape     string // see elffile.File.Shape: files of others are not compared
-	symbols   int    // how many sources of names the file has
-	mapped    uint64 // bytes from ELF virtual address 0 on that are mapped whatever the segments say
+	shape     string // see elffile.File.Shape; only files of equal shape are compared
+	symbols   int    // number of sources of names in the file
+	mapped    uint64 // bytes from ELF virtual address 0 that are mapped regardless of the segments
 	directory unwind.Directory
 
 	building sync.Mutex        // one page at a time; guards the rest
-	rows     runtime.RowSource // what pages are built from
-	built    time.Time         // when one was last built
-	missed   int               // pages that were built because a walk wanted them
+	rows     runtime.RowSource // source of the pages
+	built    time.Time         // when a page was last built
+	missed   int               // pages built because a walk missed them
 	closed   bool
-	recent   map[uint64]*unwind.Page // pages that walks in user space used, and the store had no room for
+	recent   map[uint64]*unwind.Page // pages of walks in user space for which the store had no room
 
 	// Guarded by the registry.
 	members   map[*Executable]bool
-	users     int       // members, images that have their names from it, comparisons at work
+	users     int       // members, images that have their names from it, running comparisons
 	unusedFor time.Time // when users became 0
-	queued    bool      // to be compared, now or before
+	queued    bool      // it is or was queued for comparison
 	compared  bool      // content is known
 	content   elffile.Content
-	names     *image // of equal code, with more symbols; nil: its own
+	names     *image // image of equal code with more symbols; nil if its own names are used
 }
 
 // newImage returns the image of an executable's own file, which is nil if it cannot be read.
@@ -49,8 +49,8 @@ func newImage(e *Executable, file *elffile.File) *image {
 	return &image{first: e, elf: file, rows: &fileRows{elf: file, index: runIndexing}, trust: trust{private: true}}
 }
 
-// describe sets what is known of the file once it is open. st is about it. A copy is
-// of a file that others may show differently to others.
+// describe sets the properties of an opened file with status st. A copy is private: its original may show different
+// content to different users.
 func (i *image) describe(st *unix.Stat_t, isCopy bool) {
 	i.key, i.trust = keyOf(st), trustOf(i.elf.Fd(), st)
 	if isCopy {
@@ -72,7 +72,7 @@ func (i *image) describe(st *unix.Stat_t, isCopy bool) {
 // MaxPages bounds the directory of an executable: 1 MiB of table memory, for 8 GiB of text.
 const MaxPages = 1 << 17
 
-// load makes room for the pages of i.
+// load reserves a directory for i's pages in the store.
 func (i *image) load(store Store) error {
 	first, last, ok := textRange(i.elf.TextSegments())
 	if !ok {
@@ -94,8 +94,7 @@ func (i *image) load(store Store) error {
 	return err
 }
 
-// textRange returns the first and last ELF virtual address in the pages of memory that
-// the given segments are mapped by.
+// textRange returns the first and last ELF virtual address in the memory pages that hold the given segments.
 func textRange(segments []elffile.Segment) (first, last uint64, ok bool) {
 	for _, s := range segments {
 		end := s.Vaddr + s.Memsz
@@ -111,8 +110,8 @@ func textRange(segments []elffile.Segment) (first, last uint64, ok bool) {
 	return first &^ (memoryPage - 1), last | (memoryPage - 1), ok
 }
 
-// unchanged reports whether the file is what it was when it was opened. One system
-// call, which asks nothing of the file system but of its inode.
+// unchanged reports whether the file still has the identity that it was opened with. It costs one system call, which
+// only reads the file's inode.
 func (i *image) unchanged() bool {
 	var st unix.Stat_t
 	return i.elf != nil && unix.Fstat(i.elf.Fd(), &st) == nil && keyOf(&st) == i.key
@@ -123,7 +122,7 @@ func (i *image) resident(store Store, n uint64) bool {
 	return store.Resident(i.directory, n) || i.recent[n] != nil
 }
 
-// drop drops pages. i.building is held.
+// drop drops pages from the store. The caller holds i.building.
 func (i *image) drop(store Store, pages []uint64) {
 	for _, n := range pages {
 		store.DropPage(i.directory, n)
@@ -131,7 +130,7 @@ func (i *image) drop(store Store, pages []uint64) {
 	}
 }
 
-// trim frees what is only needed to build pages, unless it was in use lately.
+// trim frees data that is only needed to build pages, unless it was used recently.
 func (i *image) trim(since time.Time) {
 	i.building.Lock()
 	defer i.building.Unlock()
@@ -141,7 +140,7 @@ func (i *image) trim(since time.Time) {
 	i.rows.Trim(since)
 }
 
-// close waits for a walk that may be at it.
+// close closes the image. It waits for a walk that is using it.
 func (i *image) close() {
 	i.building.Lock()
 	defer i.building.Unlock()

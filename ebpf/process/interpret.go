@@ -15,24 +15,24 @@ import (
 
 // interpretation is an interpreter in a process.
 type interpretation struct {
-	exe     *Executable // whose file has it, mapped by the process
+	exe     *Executable // the file that contains it, mapped by the process
 	library runtime.Interpreted
 	bias    uint64
 	dev     uint64 // of the file
 	inode   uint64
 
-	interpreter *Interpreter // nil: not known yet
-	busy        bool         // it is being asked for
+	interpreter *Interpreter // nil while unknown
+	busy        bool         // the library is being asked for it
 	failed      bool         // it will never be known
-	first       time.Time    // when it was asked for at first
-	tried       time.Time    // and at last
+	first       time.Time    // when the library was first asked
+	tried       time.Time    // when it was last asked
 
 	doubt   *doubt   // about its code objects
-	unloads *unloads // of those
+	unloads *unloads // of its code objects
 }
 
-// interpret notes that a process has mapped an executable that may be an interpreter. It
-// reports whether that is to be asked.
+// interpret notes that a process has mapped an executable that may be an interpreter. It reports whether to ask the
+// interpreter how its frames are found.
 func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) bool {
 	if m.exe == nil {
 		return false
@@ -47,14 +47,15 @@ func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) boo
 	return ok
 }
 
-// yields reports whether a process that has another library, too, has the frames of that.
+// yields reports whether another library of the process supplies the frames instead of i's: i's functions are never
+// named.
 func (i *interpretation) yields(other runtime.Interpreted) bool {
 	_, never := i.library.(runtime.Unnamed)
 	_, neither := other.(runtime.Unnamed)
 	return never && !neither
 }
 
-// inherit returns what a child has of it.
+// inherit returns the interpretation that a child process inherits.
 func (i *interpretation) inherit() *interpretation {
 	if i == nil {
 		return nil
@@ -65,10 +66,10 @@ func (i *interpretation) inherit() *interpretation {
 	return &child
 }
 
-// open reports whether the interpreter is still to be asked for.
+// open reports whether the interpreter has not answered yet.
 func (i *interpretation) open() bool { return i != nil && i.interpreter == nil && !i.failed }
 
-// pause is how long one that was not ready is not asked again.
+// pause returns how long to wait before an interpreter that was not ready is asked again.
 func (i *interpretation) pause(now time.Time) time.Duration {
 	return min(max(retryAttach, now.Sub(i.first)/4), maxPause)
 }
@@ -130,15 +131,15 @@ func (c interpret) run(t *Tracker) Event {
 	return interpreted{interpret: c, made: made}
 }
 
-// setProgram lets processes of the same program have the interpreter from their beginning on.
+// setProgram gives the interpreter to other processes of the same program from their start.
 func (t *Tracker) setProgram(pid uint32, i *interpretation, made *Interpreter) error {
 	var st unix.Stat_t
 	if unix.Stat(t.fs.Exe(pid), &st) != nil || st.Dev != i.dev || st.Ino != i.inode {
-		return nil // it is a library of the program
+		return nil // the interpreter is a library of the program
 	}
 	start, err := t.fs.StartCode(pid)
 	if err != nil || start == 0 {
-		return nil // it has gone, or may not be asked
+		return nil // the process has gone, or may not be inspected
 	}
 	p := unwind.Program{Major: unix.Major(i.dev), Minor: unix.Minor(i.dev), Inode: i.inode, StartCode: start - i.bias}
 	x := &t.exes.interpreters
@@ -154,7 +155,7 @@ func (t *Tracker) setProgram(pid uint32, i *interpretation, made *Interpreter) e
 	return nil
 }
 
-// interpreted says whether the interpreter of a process is known now.
+// interpreted is the answer of an interpreter that was asked how its frames are found.
 type interpreted struct {
 	interpret
 	made  *Interpreter

@@ -11,9 +11,9 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Interpretation is what is known of the interpreter of a process.
+// Interpretation is the interpreter of one process.
 type Interpretation struct {
-	*Interpreter // nil: not known
+	*Interpreter // nil while unknown
 	exe          unwind.ExeID
 	library      runtime.Interpreted
 	bias         uint64     // of its file
@@ -23,7 +23,7 @@ type Interpretation struct {
 	unloads      *unloads
 }
 
-// Interpretation returns the interpreter that a process has, and false if it has none.
+// Interpretation returns the interpreter of the process, or false if it has none.
 func (v *View) Interpretation() (Interpretation, bool) {
 	i := v.interpretation
 	if i == nil {
@@ -32,8 +32,8 @@ func (v *View) Interpretation() (Interpretation, bool) {
 	return Interpretation{v.interpreter, i.exe.ID, i.library, i.bias, v.code, v.pid, i.doubt, i.unloads}, true
 }
 
-// ReadChain reads the frames that the interpreter keeps of a thread of the process, leaf first, and says how they end.
-// There are none if it keeps no chain.
+// ReadChain reads the frames that the interpreter keeps of a thread of the process, leaf first, and returns how they
+// end. There are none if the interpreter keeps no chain.
 func (i *Interpretation) ReadChain(tid uint32, threadPointer uint64, m chain.Memory,
 	use func(words []uint64, cookie uint64)) runtime.ChainEnd {
 	if i.Interpreter == nil || i.runs == nil || i.runs.Spec().Chain == nil {
@@ -42,10 +42,10 @@ func (i *Interpretation) ReadChain(tid uint32, threadPointer uint64, m chain.Mem
 	return chain.Walk(i.runs.Spec().Chain, chain.Thread{Pointer: threadPointer, ID: tid, Bias: i.bias}, m, use)
 }
 
-// File returns the executable that the interpreter is in.
+// File returns the executable that contains the interpreter.
 func (i *Interpretation) File() unwind.ExeID { return i.exe }
 
-// Evaluates reports whether a frame runs functions of the language.
+// Evaluates reports whether a native frame runs functions of the language.
 func (i *Interpretation) Evaluates(exe unwind.ExeID, vaddr uint64) bool {
 	if exe == i.exe {
 		return holds(i.library.Evaluation(), vaddr)
@@ -54,14 +54,14 @@ func (i *Interpretation) Evaluates(exe unwind.ExeID, vaddr uint64) bool {
 	return at >= 0 && i.code[at].Evaluates(vaddr)
 }
 
-// Enters reports whether a leaf that evaluates may have no frames of its own yet, or none any more;
-// known is false if that is not known of any address.
+// Enters reports whether a leaf frame at vaddr may not have pushed its own frames yet, or may have popped them already.
+// known is false if the library does not list such addresses.
 func (i *Interpretation) Enters(vaddr uint64) (enters, known bool) {
 	ranges := i.library.Entering()
 	return holds(ranges, vaddr), len(ranges) > 0
 }
 
-// Switches says what code of an executable does to the chain of a thread.
+// Switches returns how code of an executable switches the chain of a thread.
 func (i *Interpretation) Switches(e *Executable) runtime.Switch {
 	if by, ok := i.library.(runtime.Switching); ok && e != nil {
 		return by.Switches(e.Path)
@@ -78,27 +78,27 @@ func holds(ranges []runtime.Range, vaddr uint64) bool {
 	return false
 }
 
-// Is reports whether a sample of the process may have frames of i: the interpreter that the
-// process has, or as long as that is not known one of the same file.
+// Is reports whether a sample of the process may have frames of the interpreter of: it is the process's interpreter or,
+// while that is unknown, an interpreter of the same library.
 func (i *Interpretation) Is(of *Interpreter) bool {
 	return i.Interpreter == of || i.Interpreter == nil && of.library == i.library
 }
 
-// Rests reports whether functions of the process are not looked up for a while: it has wanted too many for minutes, or
-// they became others all the time, as those of processes do that write nonsense where functions are read.
+// Rests reports whether functions of the process are not looked up for some time. Either the process has needed too
+// many reads for minutes, or its code objects keep changing, as in processes that overwrite the memory of functions.
 func (i *Interpretation) Rests(t *Tracker) bool {
 	now := time.Now()
 	return i.doubt.rests(now) || t.exes.interpreters.reads.rest(i.pid, now)
 }
 
-// Judge lets the process rest if what was met of its functions for a sample is wrong again and again.
+// Judge suspends lookups of the process's functions if its samples keep showing wrong code objects.
 func (i *Interpretation) Judge(t *Tracker, by *Interpreter) {
 	if rest := i.doubt.judge(by.functions.takeNews(i.pid), time.Now()); rest > 0 {
 		t.failed(limit.Hit(limit.Functions, spoilt(i.pid, rest)))
 	}
 }
 
-// Unread returns the number of the frame that stands for those that are not looked up.
+// Unread returns the number of the frame that stands for functions that are not looked up.
 func (i *Interpretation) Unread() unwind.CodeID {
 	return i.Text(strings.TrimSuffix(i.Name(), "]") + " code, not read]")
 }

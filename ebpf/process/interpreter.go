@@ -8,16 +8,15 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Interpreter runs the functions of a language in all processes where its frames are found in
-// the same way. An executable without a file stands for the functions: a frame's ELF virtual
-// address there is where in the function it is, and its code is the function's number. Safe
-// for concurrent use.
+// Interpreter is an interpreter of a language, in all processes where its frames are found in the same way. An
+// executable without a file stands for its functions: the ELF virtual address of a frame is the offset in the function,
+// and the frame's code is the number of the function. Safe for concurrent use.
 type Interpreter struct {
 	library runtime.Library
-	runs    runtime.Interpreter  // nil: its functions cannot be named
-	unnamed runtime.UnnamedError // what stands for them then
-	id      uint32               // that samples carry; 0: the store does not know it
-	number  uint16               // in the store
+	runs    runtime.Interpreter  // nil if its functions cannot be named
+	unnamed runtime.UnnamedError // stands for the functions if they cannot be named
+	id      uint32               // number in samples; 0 if the store does not have the interpreter
+	number  uint16               // number in the store
 	exe     *Executable
 
 	functions functions
@@ -27,7 +26,7 @@ type Interpreter struct {
 	used time.Time
 }
 
-// Name is what stands for the file of the functions.
+// Name returns the name that stands for the file of the functions.
 func (i *Interpreter) Name() string { return i.exe.Path }
 
 // Languages of frames, see [Interpreter.Language].
@@ -46,10 +45,10 @@ func (i *Interpreter) Language() string {
 // Exe returns the ID of the executable that stands for the functions.
 func (i *Interpreter) Exe() unwind.ExeID { return i.exe.ID }
 
-// ID returns the number that samples carry of it.
+// ID returns the number by which samples identify the interpreter.
 func (i *Interpreter) ID() uint32 { return i.id }
 
-// Function returns a function that frames have the number of, and false if it is not known.
+// Function returns the function with the number that a frame has, or false if it is not known.
 func (i *Interpreter) Function(id unwind.CodeID) (runtime.Function, bool) {
 	if f := i.functions.get(id); f != nil {
 		return *f, true
@@ -57,8 +56,8 @@ func (i *Interpreter) Function(id unwind.CodeID) (runtime.Function, bool) {
 	return runtime.Function{}, false
 }
 
-// Lines returns the functions that a frame of a function stands for, the innermost first: there are others where some
-// were inlined into machine code. returned says that ip, where in the function it is, is of a call.
+// Lines returns the functions of a frame of f, the innermost first. There are several if functions were inlined into
+// machine code. returned says that the instruction at ip, the offset in the function, is a call.
 func (i *Interpreter) Lines(f *runtime.Function, ip uint64, returned bool) []runtime.Line {
 	if by, ok := i.runs.(runtime.Compiling); ok && f.Name != "" {
 		return by.Lines(f, ip, returned)
@@ -70,17 +69,18 @@ func (i *Interpreter) Lines(f *runtime.Function, ip uint64, returned bool) []run
 	return []runtime.Line{line}
 }
 
-// HasNoFile reports whether native frames of code in no file stand for its frames.
+// HasNoFile reports whether native frames of code in no file also stand for its frames.
 func (i *Interpreter) HasNoFile() bool { return i.runs.Spec().Slots.NoFile }
 
-// HasSlots reports whether native frames stand for its frames, whose numbers are the last of their words.
+// HasSlots reports whether native frames stand for its frames. The last word of such a frame is the number of the
+// native frame.
 func (i *Interpreter) HasSlots() bool { return i.runs != nil && i.runs.Spec().Slots != nil }
 
-// Frame says what the words of a frame mean.
+// Frame decodes the words of a frame.
 func (i *Interpreter) Frame(words []uint64) runtime.Frame { return i.runs.Frame(words) }
 
-// Unnamed returns the number of the frame that stands for those that cannot be named, and
-// false if they can.
+// Unnamed returns the number of the placeholder frame for functions that cannot be named, or false if they can be
+// named.
 func (i *Interpreter) Unnamed() (unwind.CodeID, bool) {
 	if i.runs != nil {
 		return 0, false
@@ -88,11 +88,11 @@ func (i *Interpreter) Unnamed() (unwind.CodeID, bool) {
 	return i.Text(i.unnamed.Frame), true
 }
 
-// Hint says why functions cannot be named, and what to do.
+// Hint returns why functions cannot be named, and how to change that.
 func (i *Interpreter) Hint() string { return i.unnamed.Hint }
 
-// Made returns the number of the frame that stands for code in no file of which no function is known, and false if
-// that is shown as in any process.
+// Made returns the number of the placeholder frame for JIT code without a known function, or false if such code is
+// shown as in any other process.
 func (i *Interpreter) Made() (unwind.CodeID, bool) {
 	switch {
 	case i.unnamed.Made != "":

@@ -11,12 +11,12 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// interpreters is the registry of those. Safe for concurrent use.
+// interpreters is the registry of interpreters. Safe for concurrent use.
 type interpreters struct {
 	mu       sync.Mutex
 	all      []*Interpreter
 	byID     map[uint32]*Interpreter         // by the number that samples carry
-	programs map[unwind.Program]*Interpreter // of all their processes
+	programs map[unwind.Program]*Interpreter // of all processes of the program
 	reads    *reads
 	room     *room
 
@@ -24,15 +24,15 @@ type interpreters struct {
 	byExe map[unwind.ExeID]*Interpreter // by the executable that stands for the functions
 }
 
-// Times after which an interpreter is forgotten that no process has: one that new processes
-// will have, too, is worth more.
+// Times after which an interpreter that no process has is forgotten. An interpreter that new processes get from their
+// start is kept for longer.
 const (
 	interpreterRest = 2 * time.Minute
 	everywhereRest  = time.Hour
 )
 
-// interpreter returns the one of a library that finds its frames as runs does, or that stands
-// for functions that cannot be named.
+// interpreter returns the interpreter of a library that finds its frames as runs does or, if runs is nil, the one that
+// stands for functions that cannot be named. It adds a new interpreter if there is none.
 func (x *executables) interpreter(
 	library runtime.Library, runs runtime.Interpreter, unnamed runtime.UnnamedError,
 ) (*Interpreter, error) {
@@ -71,8 +71,8 @@ func (x *executables) interpreter(
 	return i, nil
 }
 
-// sweepInterpreters forgets those that no process has had for a while, and functions that were
-// not met lately.
+// sweepInterpreters forgets interpreters that no process has had for some time, and functions that were not seen
+// recently.
 func (t *Tracker) sweepInterpreters(now time.Time) {
 	had := map[*Interpreter]bool{}
 	t.mu.Lock()
@@ -118,7 +118,7 @@ func (i *Interpreter) rest() time.Duration {
 	return interpreterRest
 }
 
-// forgetInterpreter forgets one. The registry is locked.
+// forgetInterpreter forgets an interpreter. The caller holds the lock of the registry.
 func (t *Tracker) forgetInterpreter(i *Interpreter) {
 	x := &t.exes.interpreters
 	for p, of := range x.programs {
@@ -138,8 +138,7 @@ func (t *Tracker) forgetInterpreter(i *Interpreter) {
 	t.exes.release(i.exe)
 }
 
-// Interpreter returns the interpreter whose functions an executable stands for, and false for
-// a file.
+// Interpreter returns the interpreter whose functions an executable stands for, or false for a file.
 func (t *Tracker) Interpreter(exe unwind.ExeID) (*Interpreter, bool) {
 	t.exes.mu.Lock()
 	defer t.exes.mu.Unlock()
@@ -147,8 +146,7 @@ func (t *Tracker) Interpreter(exe unwind.ExeID) (*Interpreter, bool) {
 	return i, ok
 }
 
-// InterpreterOf returns the interpreter that a sample has the number of; nil if it is not known
-// any more.
+// InterpreterOf returns the interpreter with the number that a sample has, or nil if it has been forgotten.
 func (t *Tracker) InterpreterOf(id uint32) *Interpreter {
 	x := &t.exes.interpreters
 	x.mu.Lock()

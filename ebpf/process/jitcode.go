@@ -10,36 +10,35 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// JITCode is the code that a language runtime makes in one process while it runs. An
-// executable without a file stands for it, whose ELF virtual addresses are addresses in the
-// process less a base. Safe for concurrent use.
+// JITCode is the code that a language runtime generates in one process. An executable without a file stands for it; the
+// executable's ELF virtual addresses are addresses in the process minus a base. Safe for concurrent use.
 type JITCode struct {
 	PID uint32 // of the process
 
 	store     Store
 	exe       *Executable
-	low, high uint64       // addresses that it may have
-	base      uint64       // of ELF virtual address 0
-	code      runtime.Code // guarded by the building of exe's image, and so is the rest
+	low, high uint64       // range of its possible addresses
+	base      uint64       // address of ELF virtual address 0
+	code      runtime.Code // building of exe's image guards it and the fields below
 
 	checked time.Time
-	pause   time.Duration // until it is checked again
-	used    atomic.Bool   // samples of the process came since it was checked
+	pause   time.Duration // until the next check
+	used    atomic.Bool   // samples of the process came since the last check
 }
 
 const (
-	// codePageShift is log2 of the bytes that a page of rows covers: code is made all the
-	// time, and its page is then built again, so pages are small.
+	// codePageShift is log2 of the bytes that a page of rows covers. Pages are small because code is generated all the
+	// time, and then its page is built again.
 	codePageShift = 13
-	// checkPause is how often pages are compared with what the runtime has now, unless that
-	// takes more than a checkShare-th of the time; what waits for a busy CPU takes long, too.
+	// checkPause is the pause between comparisons of the pages with the runtime's present code. It grows, up to
+	// maxCheckPause, so that comparisons take at most a checkShare-th of the time, including waits for a busy CPU.
 	checkPause    = time.Second
 	maxCheckPause = 10 * time.Second
 	checkShare    = 200
 )
 
-// addCode makes room for the code that a runtime makes in a process. The caller has a
-// reference to its executable.
+// addCode reserves a directory for the code that a runtime generates in a process. The caller gets a reference to the
+// code's executable.
 func (x *executables) addCode(pid uint32, code runtime.Code) (*JITCode, error) {
 	low, high := code.Bounds()
 	c := &JITCode{PID: pid, store: x.store, low: low, high: high, base: runtime.Base(low), code: code, pause: checkPause}
@@ -63,7 +62,7 @@ func (x *executables) addCode(pid uint32, code runtime.Code) (*JITCode, error) {
 	return c, nil
 }
 
-// codeOf returns the code that an executable stands for, and false for a file.
+// codeOf returns the code that an executable stands for, or false for a file.
 func (x *executables) codeOf(exe unwind.ExeID) (*JITCode, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -71,7 +70,7 @@ func (x *executables) codeOf(exe unwind.ExeID) (*JITCode, bool) {
 	return c, ok
 }
 
-// checkCode drops the pages of code that is no longer there.
+// checkCode drops the pages of code that no longer exists.
 func (x *executables) checkCode() {
 	x.mu.Lock()
 	var mapped []*JITCode
@@ -86,13 +85,13 @@ func (x *executables) checkCode() {
 	}
 }
 
-// mapping is where the runtime may put code, all in one.
+// mapping returns the range where the runtime may put code, as one mapping.
 func (c *JITCode) mapping() mapping {
 	return mapping{start: c.low, end: c.high, bias: c.base, exe: c.exe}
 }
 
-// check drops the pages that are about code that is no longer there. It does nothing
-// while no samples come, or if it was done just now.
+// check drops the pages of code that no longer exists. It returns at once if no samples came since the last check, or
+// if that was a moment ago.
 func (c *JITCode) check(now time.Time) {
 	i := c.exe.image.Load()
 	i.building.Lock()
@@ -117,8 +116,8 @@ func (c *JITCode) check(now time.Time) {
 // Exe returns the ID of the executable that stands for the code.
 func (c *JITCode) Exe() unwind.ExeID { return c.exe.ID }
 
-// Recheck compares the code at ELF virtual addresses, of frames of a walk that failed, with
-// what is there now. It reports whether some has changed; its rows are dropped then.
+// Recheck compares the code at ELF virtual addresses, from the frames of a failed walk, with the present code. It
+// reports whether some code has changed; it drops the rows of changed code.
 func (c *JITCode) Recheck(vaddrs []uint64) bool {
 	i := c.exe.image.Load()
 	i.building.Lock()
@@ -134,8 +133,8 @@ func (c *JITCode) Recheck(vaddrs []uint64) bool {
 	return len(changed) > 0
 }
 
-// Identify returns the number of the code at an ELF virtual address, of a frame of a sample that was taken at a time,
-// CLOCK_MONOTONIC in ns, just now. The same address may be other code later.
+// Identify returns the number of the code at an ELF virtual address, for a frame of a recent sample taken at time at
+// (CLOCK_MONOTONIC, ns). The address may hold other code later.
 func (c *JITCode) Identify(vaddr, at uint64) unwind.CodeID {
 	i := c.exe.image.Load()
 	i.building.Lock()
@@ -143,10 +142,10 @@ func (c *JITCode) Identify(vaddr, at uint64) unwind.CodeID {
 	return c.code.Identify(vaddr, at)
 }
 
-// Name is what stands for the file of the code: "[hotspot]".
+// Name returns the name that stands for the file of the code: "[hotspot]".
 func (c *JITCode) Name() string { return c.exe.Path }
 
-// Evaluates reports whether a frame at an ELF virtual address runs a function of an interpreter among the code.
+// Evaluates reports whether the code has an interpreter that runs a function in a frame at an ELF virtual address.
 func (c *JITCode) Evaluates(vaddr uint64) bool {
 	evaluator, ok := c.code.(runtime.Evaluator)
 	if !ok {
@@ -158,8 +157,8 @@ func (c *JITCode) Evaluates(vaddr uint64) bool {
 	return evaluator.Evaluates(vaddr)
 }
 
-// Frozen reports whether what called the code at an ELF virtual address is kept in the runtime's heap, and whether that
-// is where it would be returned to, see [runtime.Freezing].
+// Frozen reports whether the caller of the code at an ELF virtual address is in the runtime's heap at a time, and
+// whether the address is only the return address of such a caller, see [runtime.Freezing].
 func (c *JITCode) Frozen(vaddr, at uint64) (frozen, returned bool) {
 	freezing, ok := c.code.(runtime.Freezing)
 	if !ok {
@@ -171,11 +170,11 @@ func (c *JITCode) Frozen(vaddr, at uint64) (frozen, returned bool) {
 	return freezing.Frozen(vaddr, at)
 }
 
-// Address returns the address in the process of an ELF virtual address.
+// Address returns the process's address for an ELF virtual address.
 func (c *JITCode) Address(vaddr uint64) uint64 { return vaddr + c.base }
 
-// Lines returns the functions at a place that was identified, the innermost first; none if
-// they are not known any more. Do not modify the result.
+// Lines returns the functions at an identified place, the innermost first, or none if they are no longer known. Do not
+// modify the result.
 func (c *JITCode) Lines(id unwind.CodeID) []runtime.Line {
 	i := c.exe.image.Load()
 	i.building.Lock()
@@ -183,5 +182,5 @@ func (c *JITCode) Lines(id unwind.CodeID) []runtime.Line {
 	return c.code.Lines(id)
 }
 
-// JITCode returns the code that an executable stands for, and false for a file.
+// JITCode returns the code that an executable stands for, or false for a file.
 func (t *Tracker) JITCode(exe unwind.ExeID) (*JITCode, bool) { return t.exes.codeOf(exe) }

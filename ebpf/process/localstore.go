@@ -11,7 +11,7 @@ import (
 // localPages bounds the pages of a LocalStore: some 100 MiB.
 const localPages = 1 << 14
 
-// LocalStore is a Store for walks in this process alone: no kernel looks there. Safe for concurrent use.
+// LocalStore is a Store for walks in this process only: no kernel reads it. Safe for concurrent use.
 type LocalStore struct {
 	mu    sync.Mutex
 	next  uint32
@@ -34,7 +34,7 @@ func (s *LocalStore) AddDirectory(first, pages uint32, shift uint8) (unwind.Dire
 	return unwind.Directory{Word: s.next, First: first, Pages: pages, Shift: shift}, nil
 }
 
-// SetPage implements Store. When there are too many, it begins with none again.
+// SetPage implements Store. If there are too many pages, it clears the store first.
 func (s *LocalStore) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *LocalStore) Resident(d unwind.Directory, page uint64) bool {
 	return s.pages[localPage{d, page}] != nil
 }
 
-// Unbuilt implements Store: pages that are not asked for are for walks in the kernel.
+// Unbuilt implements Store. It returns none, because only walks in the kernel need pages that are built ahead.
 func (*LocalStore) Unbuilt(unwind.Directory, uint64, uint64) []uint64 { return nil }
 
 // DropPage implements Store.
@@ -103,5 +103,5 @@ func (*LocalStore) RemoveInterpreter(uint16) {}
 // SetProgram implements Store.
 func (*LocalStore) SetProgram(unwind.Program, uint16) error { return nil }
 
-// EvictUnused implements Store: nobody looks pages up for long.
+// EvictUnused implements Store. It is a no-op, because the store is not used for long.
 func (*LocalStore) EvictUnused(time.Duration) {}

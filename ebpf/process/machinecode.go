@@ -8,15 +8,15 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// MachineCodeAt is an instruction of machine code that an interpreter made of a function.
+// MachineCodeAt is an instruction of machine code that an interpreter generated from a function.
 type MachineCodeAt struct {
 	PC     uint64 // an address in the process
-	Caller bool   // it returns to PC: the call before is meant
+	Caller bool   // PC is a return address: the call before it is meant
 	Of     CodeAt // the function
 	Frame  int    // for the caller's use
 
-	ID unwind.CodeID // set by MachineCode: the number of the code, UnknownCode if nothing is known of it
-	IP uint64        // and where in it the instruction is
+	ID unwind.CodeID // set by MachineCode: the number of the code, or UnknownCode
+	IP uint64        // set by MachineCode: offset of PC in the code
 }
 
 // lookup returns an address in the instruction that is meant.
@@ -28,30 +28,30 @@ func (a *MachineCodeAt) lookup() uint64 {
 }
 
 const (
-	// machineCodeWhile is how long code is taken to be what it was: when a runtime frees code, other code soon has its
-	// memory.
+	// machineCodeWhile is how long code counts as unchanged after a check: after a runtime frees code, other code soon
+	// takes its memory.
 	machineCodeWhile = time.Second
-	// machineCodeStale is after how long code has no name that could not be compared with what is there.
+	// machineCodeStale is how long code keeps its name if it cannot be compared with the process's memory.
 	machineCodeStale = 10 * time.Second
 )
 
-// machineCodes are the pieces of code that were met. Safe for concurrent use.
+// machineCodes are the pieces of machine code seen in samples. Safe for concurrent use.
 type machineCodes struct {
 	room *room                    // its mutex guards the rest
-	of   map[uint32][]machineCode // by PID, in the order of addresses, none over another
+	of   map[uint32][]machineCode // by PID, sorted by address, without overlaps
 }
 
-// machineCode is a piece of code, or an instruction that nothing is known of.
+// machineCode is a piece of code, or an instruction whose code is unknown.
 type machineCode struct {
 	low, high uint64
 	of        CodeAt // the function
 	id        unwind.CodeID
 	stamp     uint64
-	checked   time.Time // that it is still there
+	checked   time.Time // when the code was last found to be there
 	used      time.Time
 }
 
-// find returns the index of the piece that an address is in, or where one would be. The lock is held.
+// find returns the index of the piece that holds an address, or the index where it would be. The caller holds the lock.
 func (m *machineCodes) find(pid uint32, addr uint64) (at int, ok bool) {
 	all := m.of[pid]
 	at, _ = slices.BinarySearchFunc(all, addr, func(c machineCode, addr uint64) int {
@@ -63,7 +63,7 @@ func (m *machineCodes) find(pid uint32, addr uint64) (at int, ok bool) {
 	return at, at < len(all) && all[at].low <= addr
 }
 
-// at returns the piece that an address is in.
+// at returns the piece that holds an address.
 func (m *machineCodes) at(pid uint32, addr uint64) (machineCode, bool) {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
@@ -73,7 +73,7 @@ func (m *machineCodes) at(pid uint32, addr uint64) (machineCode, bool) {
 	return machineCode{}, false
 }
 
-// lookUp sets what is known of an instruction. It reports whether that is enough.
+// lookUp sets the ID and IP of an instruction if they are known. It reports whether they need no check.
 func (m *machineCodes) lookUp(pid uint32, a *MachineCodeAt, now time.Time) bool {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
@@ -89,7 +89,7 @@ func (m *machineCodes) lookUp(pid uint32, a *MachineCodeAt, now time.Time) bool 
 	return now.Sub(c.checked) < machineCodeWhile
 }
 
-// note remembers a piece, in the place of those that it lies over.
+// note remembers a piece. The piece replaces those that it overlaps.
 func (m *machineCodes) note(pid uint32, c machineCode) {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *machineCodes) note(pid uint32, c machineCode) {
 		m.of[pid][at] = c
 		return
 	}
-	if !m.room.take(pid, machineCodeBytes, c.used) { // which may change what follows
+	if !m.room.take(pid, machineCodeBytes, c.used) { // this may evict pieces
 		return
 	}
 	if m.of == nil {
@@ -113,7 +113,7 @@ func (m *machineCodes) note(pid uint32, c machineCode) {
 	m.of[pid] = slices.Replace(all, from, to, c)
 }
 
-// trim forgets what was not met since a time.
+// trim forgets pieces that were not seen since a time.
 func (m *machineCodes) trim(since time.Time) {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
@@ -137,7 +137,7 @@ func (m *machineCodes) drop(pid uint32) {
 	delete(m.of, pid)
 }
 
-// MachineCode finds the machine code that instructions of a process are in, if the interpreter makes any.
+// MachineCode finds the machine code that instructions of a process are in, if the interpreter generates any.
 func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 	compiling, ok := i.runs.(runtime.Compiling)
 	now := time.Now()
@@ -175,8 +175,8 @@ func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 	}
 }
 
-// readMachineCode finds the code that an instruction is in, or that it is still the same. It returns false if too few
-// reads were left.
+// readMachineCode finds the code that an instruction is in, or confirms that known code is unchanged. It returns false
+// if too few reads were left.
 func (i *Interpreter) readMachineCode(by runtime.Compiling, m boundedMemory, a *MachineCodeAt) bool {
 	now, checks := time.Now(), m.forChecks()
 	refused := m.refused()
@@ -198,7 +198,7 @@ func (i *Interpreter) readMachineCode(by runtime.Compiling, m boundedMemory, a *
 				low: found.Low, high: found.High, of: a.Of, id: i.functions.number(m.PID, found.Function, now),
 				stamp: found.Stamp, used: now,
 			}
-		case !known: // else the frame is of another function: the leaf has none of its own yet
+		case !known: // otherwise the frame is of another function: the leaf has no frame of its own yet
 			m.senseless()
 			at := a.lookup()
 			c = machineCode{low: at, high: at + 1, of: a.Of, id: unwind.UnknownCode, used: now}

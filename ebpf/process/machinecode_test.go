@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestMachineCodes: an instruction is in the code that was noted last there, if that is of the function, and for a
-// while only.
+// TestMachineCodes: an instruction is in the code that was noted last at its address, if that code is of the function,
+// and only for some time.
 func TestMachineCodes(t *testing.T) {
 	m := machineCodes{room: newRoom()}
 	now := time.Now()
@@ -61,7 +61,7 @@ func TestMachineCodes(t *testing.T) {
 	}
 }
 
-// compiler is an interpreter whose code is at 100 up to 200. The function that it is of has moved to moved.
+// compiler is an interpreter whose code is at 100 up to 200. The function of that code has moved to moved.
 type compiler struct {
 	runtime.Interpreter
 	moved uint64
@@ -80,8 +80,8 @@ func (c *compiler) Stamp(runtime.Memory, uint64) uint64 { return 5 }
 
 func (c *compiler) Lines(*runtime.Function, uint64, bool) []runtime.Line { return nil }
 
-// TestMachineCodeOfMovedFunction: code stays known when the function that it was made of has moved, and is not lost
-// by a leaf that has the frame of another function still.
+// TestMachineCodeOfMovedFunction: code stays known after its function has moved. A leaf that still has the frame of
+// another function does not make it unknown.
 func TestMachineCodeOfMovedFunction(t *testing.T) {
 	c := &compiler{moved: 1}
 	r := newRoom()

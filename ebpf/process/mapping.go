@@ -14,9 +14,9 @@ import (
 type mapping struct {
 	start, end uint64
 	bias       uint64
-	exe        *Executable // nil: no file, or none that can be had
-	remote     bool        // of a file that may hang, and so may who reads this memory
-	doubt      bool        // memory at the place of exe's text: it is not known yet whether it has that
+	exe        *Executable // nil if there is no file, or it cannot be opened
+	remote     bool        // the file may hang, and so may reads of this memory
+	doubt      bool        // memory in place of exe's text; it is unknown yet whether it has the same bytes
 }
 
 func newMapping(m procfs.Mapping, e *Executable) mapping {
@@ -26,10 +26,10 @@ func newMapping(m procfs.Mapping, e *Executable) mapping {
 	}
 	file := e.image.Load().elf
 	if file == nil {
-		// Where the file places its text is not known; offsets in the file are the same in each process.
+		// It is unknown where the file places its text. Offsets in the file are the same in each process.
 		out.bias = m.Start - m.Offset
 		if m.Perms&procfs.Shared != 0 && e.isNoELF() {
-			out.exe, out.bias = nil, 0 // code that is written through another mapping of that memory, as .NET does: of no file
+			out.exe, out.bias = nil, 0 // written through another mapping of that memory, as .NET does: code in no file
 		}
 		return out
 	}
@@ -40,7 +40,7 @@ func newMapping(m procfs.Mapping, e *Executable) mapping {
 	}
 	bias, ok := file.Bias(m.Start, m.End, m.Offset)
 	if !ok {
-		// Not where the file says that text is: addresses cannot be trusted.
+		// The file has no text here: its addresses cannot be trusted.
 		out.exe = nil
 	}
 	out.bias = bias
@@ -48,16 +48,15 @@ func newMapping(m procfs.Mapping, e *Executable) mapping {
 	return out
 }
 
-// pending reports whether the file of m was not opened yet: nothing is known of its code.
+// pending reports whether the file of m was not opened yet, so that its code is unknown.
 func (m mapping) pending() bool { return m.exe != nil && m.exe.pending }
 
 // hasPages reports whether there may be rows for m.
 func (m mapping) hasPages() bool { return m.exe != nil && m.exe.image.Load().directory.Pages > 0 }
 
-// textEnd returns where the last segment of text ends that a mapping holds a part
-// of. The kernel maps a position-independent program whole, as its first segment
-// is to be, and puts the other segments over that, of which it reports only those
-// that are executable (Linux, fs/binfmt_elf.c, elf_map).
+// textEnd returns the end of the last text segment that overlaps a mapping. The kernel maps a position-independent
+// program whole, with the protection of its first segment, and then maps the other segments over that. It reports only
+// the executable segments (Linux, fs/binfmt_elf.c, elf_map).
 func textEnd(m mapping, segments []elffile.Segment) uint64 {
 	page := uint64(os.Getpagesize())
 	end := uint64(0)
@@ -72,7 +71,7 @@ func textEnd(m mapping, segments []elffile.Segment) uint64 {
 	return end
 }
 
-// forUnwinder is the mapping as the kernel side needs it.
+// forUnwinder returns the mapping in the form that the unwinder in the kernel needs.
 func (m mapping) forUnwinder() unwind.Mapping {
 	out := unwind.Mapping{Start: m.start, End: m.end}
 	if m.exe == nil {
@@ -80,7 +79,7 @@ func (m mapping) forUnwinder() unwind.Mapping {
 	}
 	out.Bias, out.Exe = m.bias, m.exe.ID
 	d := m.exe.image.Load().directory
-	// Every page of the mapping must have its entry.
+	// Every page of the mapping must have an entry.
 	if d.Holds(d.Page(m.start-m.bias)) && d.Holds(d.Page(m.end-1-m.bias)) {
 		out.Directory = d
 	}
@@ -90,7 +89,7 @@ func (m mapping) forUnwinder() unwind.Mapping {
 // mappings are sorted by start and do not overlap.
 type mappings []mapping
 
-// find returns the mapping that holds addr, also one in doubt.
+// find returns the mapping that holds addr, even if it is in doubt.
 func (ms mappings) find(addr uint64) (mapping, bool) {
 	i, found := slices.BinarySearchFunc(ms, addr, func(m mapping, addr uint64) int {
 		switch {
@@ -107,9 +106,9 @@ func (ms mappings) find(addr uint64) (mapping, bool) {
 	return ms[i], true
 }
 
-// overlay adds mappings, sorted and not overlapping each other, which replace what
-// was in their ranges. dropped gets what lost its place, and kept what is there
-// once more because it was split. ms stays as it is.
+// overlay adds mappings, which are sorted and have no overlaps. They replace the parts of ms in their ranges. overlay
+// calls dropped for each mapping that lost its whole range, and kept for each further piece of a mapping that was
+// split. ms does not change.
 func (ms mappings) overlay(added mappings, kept, dropped func(*Executable)) mappings {
 	out := make(mappings, 0, len(ms)+2*len(added))
 	for _, old := range ms {
@@ -123,7 +122,7 @@ func (ms mappings) overlay(added mappings, kept, dropped func(*Executable)) mapp
 				pieces++
 			}
 			if m.end >= rest.end {
-				rest.start = rest.end // m may go on over the next ones
+				rest.start = rest.end // m may also cover the next mappings
 				break
 			}
 			out = append(out, m)
@@ -144,7 +143,7 @@ func (ms mappings) overlay(added mappings, kept, dropped func(*Executable)) mapp
 	return append(out, added...)
 }
 
-// disjoint sorts mappings and reports whether none overlaps another.
+// disjoint sorts mappings and reports whether they have no overlaps.
 func (ms mappings) disjoint() bool {
 	slices.SortFunc(ms, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
 	for i := 1; i < len(ms); i++ {

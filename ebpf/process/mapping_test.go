@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// TestTextEnd has mappings as the kernel reports them while it loads a program.
+// TestTextEnd uses mappings as the kernel reports them while it loads a program.
 func TestTextEnd(t *testing.T) {
 	text := []elffile.Segment{{Vaddr: 0x400000, Memsz: 0xc53f0}}
 	two := append(text, elffile.Segment{Vaddr: 0x500040, Memsz: 0x2000})
@@ -34,7 +34,7 @@ func TestTextEnd(t *testing.T) {
 	}
 }
 
-// TestOverlay compares with a page table that knows one owner a page.
+// TestOverlay compares with a page table that has one owner for each page.
 func TestOverlay(t *testing.T) {
 	const pages = 64
 	random := rand.New(rand.NewPCG(3, 4))
@@ -81,7 +81,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// TestNewest compares with mappings that come one by one.
+// TestNewest compares with mappings that are added one by one.
 func TestNewest(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 4000 {
@@ -111,8 +111,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// BenchmarkNewest has the mappings of a large process twice, as after lost records, and one
-// that maps two places again and again.
+// BenchmarkNewest uses the mappings of a large process twice, as after lost records, and a process that maps two places
+// again and again.
 func BenchmarkNewest(b *testing.B) {
 	const many = 60_000
 	var twice, again mappings

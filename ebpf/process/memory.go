@@ -8,9 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// memory is the memory of a process as procfs.Memory reads it, but nobody waits for it long:
-// a page of it may be of a file whose server does not answer, or one that userfaultfd(2)
-// holds back. It implements runtime.Memory.
+// memory is the memory of a process as procfs.Memory reads it, but its reads do not wait for long: a page may be of a
+// file whose server does not answer, or held back by userfaultfd(2). It implements runtime.Memory.
 type memory struct {
 	procfs.Memory
 	fs    procfs.FS
@@ -19,7 +18,7 @@ type memory struct {
 	what  string
 }
 
-// Memory returns the memory of a process. Who reads it does not wait for it long, see runtime.ErrBusy.
+// Memory returns the memory of a process. Its reads do not wait for long, see runtime.ErrBusy.
 func (t *Tracker) Memory(pid uint32) runtime.Memory { return t.memory(pid) }
 
 func (t *Tracker) memory(pid uint32) memory {
@@ -30,7 +29,7 @@ func (t *Tracker) memory(pid uint32) memory {
 
 // ReadAt implements io.ReaderAt.
 func (m memory) ReadAt(b []byte, addr int64) (int, error) {
-	var late struct { // who comes late must not write to b
+	var late struct { // a late read must not write to b
 		b   []byte
 		n   int
 		err error
@@ -57,7 +56,7 @@ func (m memory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 	return late.done, late.err
 }
 
-// do runs work that reads the memory. With an error, runtime.ErrBusy, it may still go on.
+// do runs work that reads the memory. If it returns runtime.ErrBusy, the work may still be running.
 func (m memory) do(work func()) error {
 	err := m.work.Quick(filework.QuickWork{What: m.what, Mount: m.mount, Owner: m.owner, Run: work})
 	if err != nil {
@@ -67,7 +66,7 @@ func (m memory) do(work func()) error {
 }
 
 func (m memory) owner() uint32 {
-	if _, user, err := m.fs.Identity(m.PID); err == nil { // also of one that is not dumpable
+	if _, user, err := m.fs.Identity(m.PID); err == nil { // also works if the process is not dumpable
 		return user
 	}
 	return m.fs.Owner(m.PID)

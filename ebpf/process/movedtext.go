@@ -15,39 +15,42 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Some programs move their text to huge pages: they copy it to memory of no file, and put that in the place of the
-// mapping of the file (iodlr, PHP's opcache.huge_code_pages, Node's --use-largepages, libhugetlbfs). Where such memory
-// lies at the place of a file's text, and has its bytes, it is the file's text. The kernel reports it, if at all, when
-// it is mapped, before the bytes are there: until they are compared, nothing is known of it.
+// Some programs move their text to huge pages: they copy it to memory outside the file, and map that memory over the
+// mapping of the file (iodlr, PHP's opcache.huge_code_pages, Node's --use-largepages, libhugetlbfs). Memory in place of
+// a file's text that has the same bytes counts as the file's text. The kernel reports the memory, if at all, when it is
+// mapped, before the bytes are copied. Until the bytes have been compared, the memory is in doubt and its code is
+// unknown.
 
 const (
-	// movedChunk is how many bytes are compared at a time, and movedStep from where to where, unless that is too often.
+	// movedChunk is how many bytes are compared at a time, and movedStep is the distance between chunks, unless that
+	// takes too many chunks.
 	movedChunk = 128
 	movedStep  = 16 << 10
-	// maxMovedChunks bounds the bytes that are read to compare one segment.
+	// maxMovedChunks bounds the chunks that are read to compare one segment.
 	maxMovedChunks = 1024
-	// movedAlike is of how many bytes of a chunk three must be equal: programs patch their code, for tracing say.
+	// movedAlike: of each movedAlike bytes of a chunk, three must be equal. Programs patch their code, for example for
+	// tracing.
 	movedAlike = 4
 )
 
-// Pauses between two comparisons of memory at the place of a file's text with that text, and how many there are before
-// the memory counts as something else.
+// minDoubtPause is the shortest pause between two comparisons of memory in doubt with the file's text. After maxDoubts
+// comparisons without success, the memory counts as something else.
 const (
 	minDoubtPause = 10 * time.Millisecond
 	maxDoubts     = 12
 )
 
-// doubts is how much is known of memory at the place of text of a process's files.
+// doubts counts the attempts to find a process's text in memory that is in place of it.
 type doubts struct {
-	scans int           // that did not find the bytes of the file there
-	pause time.Duration // until the next one
+	scans int           // scans that did not find the bytes of the file there
+	pause time.Duration // until the next scan
 }
 
-// again reports whether it is time to compare once more.
+// again reports whether it is time for the next scan.
 func (d *doubts) again(scanned time.Time) bool { return time.Since(scanned) >= d.pause }
 
-// note notes a reading of a process's mappings, with memory in doubt or without. It reports whether the memory counts
-// as something else from now on.
+// note notes a scan of a process's mappings, with memory in doubt or without. It reports whether the memory counts as
+// something else from now on.
 func (d *doubts) note(inDoubt bool) (end bool) {
 	if !inDoubt {
 		d.pause = 0
@@ -63,7 +66,7 @@ func hasDoubts(all []located) bool {
 	return slices.ContainsFunc(all, func(m located) bool { return m.doubt })
 }
 
-// mayBeMoved reports whether a mapping may be a copy of text: memory, even if the kernel has a file for it.
+// mayBeMoved reports whether a mapping may be a copy of text: it is memory, even if the kernel reports a file for it.
 func mayBeMoved(m *procfs.Mapping, e *Executable) bool {
 	if m.Inode == 0 {
 		return m.Path == "" || m.Path == "//anon" || strings.HasPrefix(m.Path, "[anon:")
@@ -72,15 +75,15 @@ func mayBeMoved(m *procfs.Mapping, e *Executable) bool {
 		strings.HasPrefix(m.Path, "/SYSV")
 }
 
-// isText reports whether a mapping is of text of an ELF file.
+// isText reports whether a mapping is of the text of an ELF file.
 func (m *mapping) isText() bool {
 	return m.exe != nil && m.exe.image.Load().elf != nil && m.exe.Path != procfs.VDSO
 }
 
-// maxOverText is how many mappings are looked at to find the text in whose place memory comes.
+// maxOverText bounds the mappings that are searched for the text that new memory is mapped over.
 const maxOverText = 64
 
-// overText returns the mapping of a file's text in whose place a new one lies, nil if there is none.
+// overText returns the mapping of a file's text that a new mapping overlaps, or nil if there is none.
 func (p *Process) overText(m *procfs.Mapping) *mapping {
 	at, _ := slices.BinarySearchFunc(p.mappings, m.Start, func(old mapping, start uint64) int {
 		return cmp.Compare(old.end, start+1)
@@ -96,8 +99,8 @@ func (p *Process) overText(m *procfs.Mapping) *mapping {
 	return nil
 }
 
-// inDoubt returns a new mapping in parts if some are in the place of text of a file: those are in doubt. It takes m's
-// reference then. It returns nil for all other mappings.
+// inDoubt cuts a new mapping that overlaps a file's text. The parts in place of text are in doubt. inDoubt then takes
+// over m's reference. It returns nil for all other mappings.
 func (s *state) inDoubt(p *Process, m located) []located {
 	if !mayBeMoved(&m.Mapping, m.exe) {
 		return nil
@@ -119,7 +122,7 @@ func (s *state) inDoubt(p *Process, m located) []located {
 	return pieces
 }
 
-// settle lets mappings in doubt count as something else than text of a file.
+// settle makes mappings in doubt count as something else than text of a file.
 func (s *state) settle(all []located) {
 	for i, m := range all {
 		if m.doubt {
@@ -129,8 +132,8 @@ func (s *state) settle(all []located) {
 	}
 }
 
-// findMovedText puts the file in the place of memory that has the bytes of its text where that is to be. all are a
-// process's executable mappings.
+// findMovedText finds memory that is in place of a file's text and has its bytes, and turns it into mappings of the
+// file. all are the executable mappings of a process.
 func (t *Tracker) findMovedText(pid uint32, all []located) []located {
 	if !slices.ContainsFunc(all, func(m located) bool { return mayBeMoved(&m.Mapping, m.exe) }) {
 		return all
@@ -157,11 +160,11 @@ func (t *Tracker) findMovedText(pid uint32, all []located) []located {
 type textSearch struct {
 	tracker *Tracker
 	pid     uint32
-	all     []located        // executable
-	maps    []procfs.Mapping // all, sorted
+	all     []located        // executable mappings
+	maps    []procfs.Mapping // all mappings, sorted
 }
 
-// addPieces adds a mapping of memory to out: what is a file's text of it as the file's.
+// addPieces adds a mapping of memory to out. The parts that are a file's text become mappings of the file.
 func (s *textSearch) addPieces(out []located, m located) []located {
 	for _, of := range s.neighbours(&m.Mapping) {
 		if of.Inode == m.Inode && of.Dev == m.Dev {
@@ -185,7 +188,8 @@ func (s *textSearch) addPieces(out []located, m located) []located {
 	return append(out, m)
 }
 
-// neighbours returns the mappings of files next to one, below and above it: the rest of the file, if it is one's text.
+// neighbours returns the nearest file mappings below and above a mapping. If the mapping is a file's text, they are the
+// rest of that file.
 func (s *textSearch) neighbours(m *procfs.Mapping) (found []*procfs.Mapping) {
 	at, _ := slices.BinarySearchFunc(s.maps, m.Start, func(o procfs.Mapping, start uint64) int {
 		return cmp.Compare(o.Start, start)
@@ -205,8 +209,8 @@ func (s *textSearch) neighbours(m *procfs.Mapping) (found []*procfs.Mapping) {
 	return found
 }
 
-// executable returns the executable that a mapping is of, kept once more; nil if there is none. Files mapped for
-// their data are not opened. text may be moved text of it.
+// executable returns the executable of a mapping, with a new reference, or nil if there is none. It does not open files
+// that are mapped only for their data. text may be moved text of the file.
 func (s *textSearch) executable(of, text *procfs.Mapping) *Executable {
 	for i := range s.all {
 		if m := &s.all[i]; m.exe != nil && m.Inode == of.Inode && m.Dev == of.Dev {
@@ -228,7 +232,7 @@ func (s *textSearch) executable(of, text *procfs.Mapping) *Executable {
 	return e
 }
 
-// begin returns where in memory the begin of a file is mapped, if it is.
+// begin returns the address where the start of a file is mapped, if it is.
 func (s *textSearch) begin(of *procfs.Mapping) uint64 {
 	first := of
 	for i := range s.maps {
@@ -239,16 +243,16 @@ func (s *textSearch) begin(of *procfs.Mapping) uint64 {
 	return first.Start - first.Offset
 }
 
-// beginsAsELF reports whether memory begins as an ELF file does.
+// beginsAsELF reports whether the memory at addr starts with the magic number of ELF files.
 func (s *textSearch) beginsAsELF(addr uint64) bool {
 	var magic [len(elf.ELFMAG)]byte
 	_, err := s.tracker.memory(s.pid).ReadAt(magic[:], int64(addr))
 	return err == nil && string(magic[:]) == elf.ELFMAG
 }
 
-// piecesOf returns the parts of a mapping of memory at the place of a file's text as mappings of the file, in doubt if
-// the bytes are others, and the rest as it is. It returns nil if no part is at such a place. of is another mapping of
-// the file.
+// piecesOf cuts a mapping of memory. The parts in place of a file's text become mappings of the file, in doubt if their
+// bytes differ; the rest does not change. It returns nil if no part is in place of text. of is another mapping of the
+// file.
 func (s *textSearch) piecesOf(e *Executable, of *procfs.Mapping, m *located) (best []located) {
 	file := e.image.Load().elf
 	var biases []uint64
@@ -277,7 +281,8 @@ func (s *textSearch) piecesOf(e *Executable, of *procfs.Mapping, m *located) (be
 	return best
 }
 
-// cutText cuts a mapping in parts where a file's text is to be, with a bias, and the rest; nil if no part is.
+// cutText cuts a mapping into the parts in place of a file's text, given the load bias, and the rest. It returns nil if
+// no part is in place of text.
 func cutText(file *elffile.File, bias uint64, of *procfs.Mapping, m *located, e *Executable) (pieces []located) {
 	page := uint64(os.Getpagesize())
 	rest := *m
@@ -316,7 +321,7 @@ func cutText(file *elffile.File, bias uint64, of *procfs.Mapping, m *located, e 
 
 // equal reports whether the memory of the process at [start, end) has the bytes of the file, as far as it has any.
 func (s *textSearch) equal(file *elffile.File, bias, start, end uint64) bool {
-	for _, seg := range file.TextSegments() { // the pages at the ends have bytes of others, or none
+	for _, seg := range file.TextSegments() { // the first and last page may have bytes of other segments, or none
 		if low := seg.Vaddr + bias; low < end && low+seg.Filesz > start {
 			start, end = max(start, low), min(end, low+seg.Filesz)
 			break

@@ -17,7 +17,7 @@ import (
 )
 
 // TestFindMovedText lays this program out in its own memory once more, with the bytes of its text in anonymous memory,
-// and changes some of these.
+// and changes some bytes.
 func TestFindMovedText(t *testing.T) {
 	need.Root(t)
 	path, err := os.Executable()
@@ -29,7 +29,7 @@ func TestFindMovedText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	var text, data *elf.Prog // the segment behind the text
+	var text, data *elf.Prog // the segment after the text
 	for _, p := range file.Progs {
 		switch {
 		case p.Type != elf.PT_LOAD:

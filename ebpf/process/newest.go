@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// newest returns what is left of mappings, which are in order of time, when each has replaced
-// what was in its range: sorted, and not overlapping. Those read from /proc and reported,
-// too, come twice; a hostile process maps one place again and again. dropped gets what lost
-// its place, and kept what is there once more because it was split. It takes n log n steps.
+// newest resolves overlaps among mappings, which are in order of time: each mapping replaces earlier ones in its range.
+// The result is sorted and has no overlaps. A mapping that was both reported and read from /proc occurs twice, and a
+// hostile process may map one place again and again. newest calls dropped for each mapping that lost its whole range,
+// and kept for each further piece of a mapping that was split. It takes O(n log n) time.
 func (ms mappings) newest(kept, dropped func(*Executable)) mappings {
 	if sorted := slices.Clone(ms); sorted.disjoint() {
 		return sorted
@@ -31,14 +31,14 @@ func (ms mappings) newest(kept, dropped func(*Executable)) mappings {
 	return s.out
 }
 
-// sweep goes over mappings by address. At each the newest of those that are open is there.
+// sweep goes over mappings by address. At each address, the newest open mapping is the valid one.
 type sweep struct {
 	ms      mappings
-	waiting []int // that begin further on, sorted by start
+	waiting []int // mappings that start further on, sorted by start
 	open    newestFirst
 	out     mappings
-	last    int   // the mapping that out ends with
-	pieces  []int // in out, of each mapping
+	last    int   // index of the mapping at the end of out
+	pieces  []int // number of pieces in out, by mapping
 }
 
 func (s *sweep) run() {
@@ -67,7 +67,7 @@ func (s *sweep) run() {
 	}
 }
 
-// add puts a part of a mapping behind what is there.
+// add appends a part of a mapping to out.
 func (s *sweep) add(i int, start, end uint64) {
 	if start >= end {
 		return

@@ -8,22 +8,20 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// The store gets all mappings of a process at once. Those of one with many it gets
-// less often: after a pause for every mappingsPerPause of them. Until then walks that meet
-// a new one are finished in user space.
+// The store gets all mappings of a process at once. A process with many mappings is pushed less often: after one
+// pushPause for each mappingsPerPause mappings. Until then, walks that reach a new mapping are finished in user space.
 const (
 	mappingsPerPause = 1024
 	pushPause        = 10 * time.Millisecond
 )
 
-// rested reports whether the store may get p's mappings again.
+// rested reports whether p's mappings may be pushed again.
 func (p *Process) rested(now time.Time) bool {
 	many := (len(p.mappings) + len(p.added)) / mappingsPerPause
 	return now.Sub(p.pushed) >= time.Duration(many)*pushPause
 }
 
-// publish copies what has changed to the store. t.mu is held: the store must get changes in
-// their order.
+// publish copies all changes to the store. The caller holds t.mu, because the store must get changes in order.
 func (t *Tracker) publish(now time.Time) {
 	for _, pid := range t.state.removed {
 		t.failed(t.store.DeleteProcess(pid))
@@ -32,7 +30,7 @@ func (t *Tracker) publish(now time.Time) {
 	later := t.state.dirty[:0]
 	for _, p := range t.state.dirty {
 		switch {
-		case t.state.processes[p.PID] != p, p.ended != 0: // nobody will look there any more
+		case t.state.processes[p.PID] != p, p.ended != 0: // no walk needs it again
 			p.dirty = false
 		case !p.rested(now):
 			later = append(later, p)
@@ -47,7 +45,7 @@ func (t *Tracker) publish(now time.Time) {
 	t.state.dirty = later
 }
 
-// push copies what is known of a process to the store.
+// push copies the state of a process to the store.
 func (t *Tracker) push(p *Process, now time.Time) {
 	s := &t.state
 	s.generation++
@@ -56,7 +54,7 @@ func (t *Tracker) push(p *Process, now time.Time) {
 	p.pushed = now
 	ms := t.pushed[:0]
 	for _, m := range p.mappings {
-		if m.start < 1<<63 && !m.pending() && !m.doubt { // not [vsyscall]; walks end where nothing is known of the code
+		if m.start < 1<<63 && !m.pending() && !m.doubt { // not [vsyscall]; walks end at unknown code
 			ms = append(ms, m.forUnwinder())
 		}
 	}
@@ -72,9 +70,8 @@ func (t *Tracker) push(p *Process, now time.Time) {
 	t.failed(t.store.SetProcess(p.PID, out))
 }
 
-// followFiles lets processes have what came out about the files that they have mapped: some
-// are equal and share their rows, others were written to. It returns the commands that read
-// the processes again whose files were.
+// followFiles updates processes with news about their mapped files: some files share the rows of an equal file now, and
+// some were written to. It returns the commands that read processes again whose files were written to.
 func (t *Tracker) followFiles() (commands []Command) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +87,7 @@ func (t *Tracker) followFiles() (commands []Command) {
 		if uses(stale) {
 			commands = append(commands, t.state.scan(pid, nil))
 		} else if uses(moved) {
-			t.push(p, time.Now()) // at once: the image that it had will be closed
+			t.push(p, time.Now()) // at once: its previous image will be closed
 		}
 	}
 	return commands

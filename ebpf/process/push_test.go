@@ -9,10 +9,10 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestManyMappingsArePutOff: the store is told of a process with many mappings
-// less often, and walks in user space know them all the same.
+// TestManyMappingsArePutOff: a process with many mappings is pushed to the store less often, but walks in user space
+// know all its mappings.
 func TestManyMappingsArePutOff(t *testing.T) {
-	const pid, many = 4_000_000, 64 * mappingsPerPause // nobody runs with this PID
+	const pid, many = 4_000_000, 64 * mappingsPerPause // no process has this PID
 	tracker, store := newTracker(t, procfs.FS{Root: t.TempDir()})
 	at := func(i int) procfs.Mapping {
 		return procfs.Mapping{Start: uint64(i+1) << 13, End: uint64(i+1)<<13 + 4096}
@@ -43,10 +43,10 @@ func TestManyMappingsArePutOff(t *testing.T) {
 	})
 }
 
-// TestEndedIsNotTold: of a process that has begun and ended since the last look the
-// store need not know; a walk in user space does.
+// TestEndedIsNotTold: a process that has started and ended since the last push is not pushed to the store, but a walk
+// in user space knows it.
 func TestEndedIsNotTold(t *testing.T) {
-	const ended, alive = 4_000_000, 4_000_001 // nobody runs with these PIDs
+	const ended, alive = 4_000_000, 4_000_001 // no process has these PIDs
 	tracker, store := newTracker(t, procfs.FS{Root: t.TempDir()})
 	m := procfs.Mapping{Start: 0x1000, End: 0x2000}
 	tracker.Update(func(b *Batch) {
@@ -70,8 +70,7 @@ func TestEndedIsNotTold(t *testing.T) {
 	}
 }
 
-// TestMergeMappings adds mappings of which some overlap others: the later ones count, as
-// if each was added alone.
+// TestMergeMappings adds mappings with overlaps: the later mappings count, as if each was added by itself.
 func TestMergeMappings(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	tracker, _ := newTracker(t, procfs.FS{Root: t.TempDir()})

@@ -10,13 +10,13 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// CodeAt is a code object of a process, as a sample has it. With Address 0 there is none.
+// CodeAt is a code object of a process, as in a sample. Address 0 means that there is none.
 type CodeAt struct{ Address, Cookie uint64 }
 
-// MaxReads bounds the code objects that are read for one sample. The next has the others.
+// MaxReads bounds the code objects that are read for one sample. The next sample reads the rest.
 const MaxReads = 64
 
-// Carried notes the code objects that a sample of a process has names of.
+// Carried notes the code objects of a process whose names are in a sample.
 func (i *Interpreter) Carried(pid uint32, codes []runtime.CodeObject) {
 	now := time.Now()
 	for n := range codes {
@@ -27,8 +27,8 @@ func (i *Interpreter) Carried(pid uint32, codes []runtime.CodeObject) {
 	}
 }
 
-// Functions appends the numbers of the functions of code objects to ids. It reads those that are not known from the
-// process, if that still is there. Places where frames are in them, and cannot be, become one: the end.
+// Functions appends the numbers of the functions of code objects to ids. It reads unknown functions from the process,
+// if that still exists. It maps invalid offsets in places to the end of the function.
 func (i *Interpreter) Functions(
 	t *Tracker, pid uint32, codes []CodeAt, places []uint64, ids []unwind.CodeID,
 ) []unwind.CodeID {
@@ -41,10 +41,10 @@ func (i *Interpreter) Functions(
 	return known
 }
 
-// ReadPatience is how long the memory of a process is waited for, see Tracker.SetReadPatience.
+// ReadPatience is how long the Tracker waits for the memory of a process by default, see Tracker.SetReadPatience.
 const ReadPatience = 20 * time.Millisecond
 
-// read reads code objects from the process. It reports whether anything was read.
+// read reads code objects from the process. It reports false without reading if too few reads are left.
 func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) bool {
 	memory := t.exes.interpreters.reads.memory(pid)
 	if memory.few() {
@@ -62,8 +62,8 @@ func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) bool {
 	return true
 }
 
-// readWithin runs work that reads the memory of a process, which returns false when it has used up the reads. It
-// reports whether the work is done; if not, it may still go on.
+// readWithin runs work that reads the memory of a process. work returns false if it has used up the reads. readWithin
+// reports whether work is done; if not, it may still be running.
 func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool) bool {
 	turn, began := &memory.own.turn, time.Now()
 	if !turn.take(began) {
@@ -87,8 +87,8 @@ func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool
 	return err == nil
 }
 
-// readOne reads a code object. What is there now is the one of the sample only if its cookie
-// is, before and afterwards. It returns false if too few reads were left.
+// readOne reads a code object. It is the sample's code object only if its cookie is the sample's before and after the
+// read. readOne returns false if too few reads were left.
 func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
 	now, key, refused := time.Now(), codeKey{m.PID, c.Address, c.Cookie}, m.refused()
 	layout := i.runs.Spec().Layout()
@@ -105,7 +105,7 @@ func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
 	case m.refused() != refused:
 		return false
 	case same:
-		f.Whole = true // there is no more
+		f.Whole = true // all is known
 		i.functions.learn(key, f, now)
 	default:
 		m.senseless()
@@ -114,8 +114,8 @@ func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
 	return true
 }
 
-// cookieAt returns the cookie of a code object now; false if it has words that are elsewhere.
-// One that cannot be read is 0.
+// cookieAt returns the present cookie of a code object, 0 if it cannot be read. ok is false if the layout has no way
+// from the code object to all words of the cookie.
 func cookieAt(l *runtime.Layout, m runtime.Memory, code uint64) (cookie uint64, ok bool) {
 	if l.Code < 0 {
 		return 0, false
@@ -135,7 +135,7 @@ func cookieAt(l *runtime.Layout, m runtime.Memory, code uint64) (cookie uint64, 
 	return runtime.Fold(words), true
 }
 
-// blocksOf are the blocks that the way to leads from a code object, read once each.
+// blocksOf are the blocks of a layout that are reached from a code object, each read once.
 type blocksOf struct {
 	layout *runtime.Layout
 	memory runtime.Memory
@@ -143,7 +143,7 @@ type blocksOf struct {
 	read   [runtime.MaxBlocks][]byte
 }
 
-// word returns a word of a block, and false if it cannot be read.
+// word returns a word of a block, or false if it cannot be read.
 func (b *blocksOf) word(w runtime.Word) (v uint64, ok bool) {
 	block := &b.layout.Blocks[w.Block]
 	if b.read[w.Block] == nil {

@@ -14,26 +14,27 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Bounds of reading code objects: a process may have ever new ones, or seem to. What has not been read is read later,
-// if it is met again. Each read counts, and once more for each KiB: line tables are not only copied, but decoded.
+// Bounds of reads of code objects: a process may keep creating code objects, or seem to. Code objects that are not read
+// now are read later, when they are seen again. Each read counts once, and once more for each KiB, because line tables
+// are not only copied but also decoded.
 const (
-	MaxReadsAtOnce    = 1 << 16 // of a process, ...
-	ReadsPerSecond    = 1 << 11 // ... in the long run
-	MaxAllReadsAtOnce = 1 << 19 // of all processes, ...
-	AllReadsPerSecond = 1 << 15 // ... in the long run
+	MaxReadsAtOnce    = 1 << 16 // burst of a process
+	ReadsPerSecond    = 1 << 11 // rate of a process
+	MaxAllReadsAtOnce = 1 << 19 // burst of all processes
+	AllReadsPerSecond = 1 << 15 // rate of all processes
 	bytesOfRead       = 1 << 10
-	checksPerSecond   = 1 << 13 // reads that only find out whether machine code is still there; as many at once
-	fewReads          = 96      // nothing is begun with less: a function of Python takes some 20, with a long table 84
-	senselessReads    = 16      // that what is not a code object counts in addition
+	checksPerSecond   = 1 << 13 // rate and burst of reads that only check whether machine code is still there
+	fewReads          = 96      // no work starts with fewer: a function of Python takes some 20, with a long table 84
+	senselessReads    = 16      // additional cost of memory that is not a code object
 )
 
-// A process that has always used up its reads has ever fewer: functions that were new at its start, or after a change,
-// are known soon, and what others write over and over again is not worth the time.
+// A process that keeps exhausting its reads gets half as many each time. Functions that were new at its start, or after
+// a change, are known soon. A process that keeps creating functions is not worth more time.
 const (
 	LeastReadsPerSecond = 1 << 5
-	slowdownAfter       = 10 * time.Second // they are halved when it had too few for that long, ...
-	speedupAfter        = time.Minute      // ... and doubled when it had enough for that long
-	restOfGreedy        = time.Minute      // when they are fewest and still too few, its functions are not even looked up
+	slowdownAfter       = 10 * time.Second // reads are halved when they were too few for that long, ...
+	speedupAfter        = time.Minute      // ... and doubled when they were enough for that long
+	restOfGreedy        = time.Minute      // when the fewest reads are too few, lookups are suspended for that long
 )
 
 var errReads = errors.New("too many reads of functions")
@@ -47,39 +48,39 @@ type reads struct {
 	of map[uint32]*ownReads // by PID
 }
 
-// ownReads are those of a process.
+// ownReads bounds the reads of a process.
 type ownReads struct {
 	*rate.Limiter
 	refused atomic.Uint64
-	checks  *ownReads // see checksPerSecond; nil: these are
+	checks  *ownReads // budget for checks, see checksPerSecond; nil in that budget
 
 	mu      sync.Mutex
-	few     time.Time // when they were too few last
-	changed time.Time // when the reads a second were changed, or they began to be too few
-	rests   time.Time // until when nothing is looked up
+	few     time.Time // when too few reads were left last
+	changed time.Time // when the limit was changed, or too few reads were left for too long
+	rests   time.Time // lookups are suspended until then
 
-	turn turn // to be read
+	turn turn // for reads of the process
 }
 
-// A process whose memory took longer to read than it was waited for has the next turn when that is done and as long
-// again has passed, longer if it is late again: so it is read by one thread at a time, of those that its user may keep
-// busy, and leaves time to others of that user.
+// A process whose memory took longer to read than the reader waited gets its next turn after the read has ended and the
+// same time again has passed, or longer if it is late again. So only one thread at a time reads the process, among the
+// threads that its user may keep busy, and other processes of that user also get time.
 const (
-	LateReadShare = 4                // times what it took: it rests no longer
-	lateMemory    = 30 * time.Second // after which it is forgotten that it was late
+	LateReadShare = 4                // bound of the rest, in multiples of the time of the read
+	lateMemory    = 30 * time.Second // after which a late read is forgotten
 )
 
 var errLate = errors.New("reading functions took too long a moment ago")
 
-// turn is one process's to be read. Safe for concurrent use.
+// turn decides when one process may be read. Safe for concurrent use.
 type turn struct {
 	mu    sync.Mutex
 	busy  bool
-	rest  time.Duration // the last one
-	until time.Time     // when it ends
+	rest  time.Duration // length of the last rest
+	until time.Time     // end of the last rest
 }
 
-// take reports whether the process may be read now. If so, give is called when that is done.
+// take reports whether the process may be read now. If so, the caller must call give after the read.
 func (t *turn) take(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +91,7 @@ func (t *turn) take(now time.Time) bool {
 	return true
 }
 
-// give notes how long the process was read, and was to be read at most.
+// give ends a turn. took is how long the read took, and patience is how long the reader waited at most.
 func (t *turn) give(took, patience time.Duration, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +110,8 @@ func newReads(fs procfs.FS) *reads {
 	return &reads{fs: fs, all: rate.NewLimiter(AllReadsPerSecond, MaxAllReadsAtOnce), of: map[uint32]*ownReads{}}
 }
 
-// tooFew reports whether too few are left to begin anything, and lets them become fewer while that is so.
+// tooFew reports whether too few reads are left to start any work. It lowers the limit while that is so, and raises it
+// again later.
 func (r *ownReads) tooFew(now time.Time) bool {
 	few := r.TokensAt(now) < fewReads
 	r.mu.Lock()
@@ -135,7 +137,8 @@ func (r *ownReads) tooFew(now time.Time) bool {
 	return few
 }
 
-// rest reports whether functions of a process are not looked up now, as it has wanted too many for minutes.
+// rest reports whether lookups of a process's functions are suspended, because it has needed too many reads for
+// minutes.
 func (r *reads) rest(pid uint32, now time.Time) bool {
 	r.mu.Lock()
 	own := r.of[pid]
@@ -148,7 +151,7 @@ func (r *reads) rest(pid uint32, now time.Time) bool {
 	return now.Before(own.rests)
 }
 
-// memory returns the memory of a process, whose reads fail beyond the bounds.
+// memory returns the memory of a process. Its reads fail beyond the bounds.
 func (r *reads) memory(pid uint32) boundedMemory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +166,7 @@ func (r *reads) memory(pid uint32) boundedMemory {
 	return boundedMemory{r.fs.Memory(pid), own, r.all}
 }
 
-// trim forgets processes that have all their reads again.
+// trim forgets processes whose budget is full again.
 func (r *reads) trim(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,42 +177,42 @@ func (r *reads) trim(now time.Time) {
 	}
 }
 
-// boundedMemory implements runtime.Memory. That of a process is always equal.
+// boundedMemory implements runtime.Memory. All values for one process are equal.
 type boundedMemory struct {
 	procfs.Memory
 	own *ownReads
 	all *rate.Limiter
 }
 
-// forChecks returns the same memory for the reads that find out whether machine code is still there.
+// forChecks returns the same memory with the budget for checks of machine code.
 func (m boundedMemory) forChecks() boundedMemory { return boundedMemory{m.Memory, m.own.checks, m.all} }
 
-// few reports whether too few reads are left to begin anything.
+// few reports whether too few reads are left to start any work.
 func (m boundedMemory) few() bool {
 	now := time.Now()
 	return m.own.tooFew(now) || m.all.TokensAt(now) < fewReads
 }
 
-// refused counts the reads that were refused, those for checks too.
+// refused returns how many reads were refused, including checks.
 func (m boundedMemory) refused() uint64 { return m.own.refused.Load() + m.own.checks.refused.Load() }
 
-// tooMany is the error of work that was not done because too few reads are left.
+// tooMany returns the error of work that was not done because too few reads are left.
 func (m boundedMemory) tooMany() error {
 	return limit.Hit(limit.Functions, fmt.Errorf("process %d: %w", m.PID, errReads))
 }
 
-// tooLate is the error of work that was not done because the process was late before.
+// tooLate returns the error of work that was not done because the process was late before.
 func (m boundedMemory) tooLate() error {
 	return limit.Hit(limit.Functions, fmt.Errorf("process %d: %w", m.PID, errLate))
 }
 
-// senseless notes that what was read is no code object.
+// senseless notes that the memory that was read is not a code object.
 func (m boundedMemory) senseless() {
 	now := time.Now()
 	m.own.AllowN(now, min(senselessReads, int(m.own.TokensAt(now))))
 }
 
-// allow takes the reads of some bytes.
+// allow takes the reads of some bytes from the budgets, and reports whether they were left.
 func (m boundedMemory) allow(bytes int) bool {
 	n, now := 1+bytes/bytesOfRead, time.Now()
 	if m.own.AllowN(now, n) && m.all.AllowN(now, n) {

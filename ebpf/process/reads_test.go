@@ -32,8 +32,8 @@ func (swarm) Function(m runtime.Memory, c *runtime.CodeObject) (f runtime.Functi
 	return runtime.Function{Name: "f"}, nil
 }
 
-// TestReads: what is read of a process that has ever new functions is bounded, what is left out is read later, and
-// others have reads of their own.
+// TestReads: the reads of a process that keeps creating functions are bounded, the remaining functions are read later,
+// and other processes have their own reads.
 func TestReads(t *testing.T) {
 	r, i := newReads(procfs.Default), &Interpreter{runs: swarm{}, functions: newFunctions(newRoom())}
 	var word uint64
@@ -70,7 +70,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestSlowdown: a process that always uses up its reads has ever fewer, until it has enough for a while.
+// TestSlowdown: a process that keeps exhausting its reads gets fewer each time, until they are enough for some time.
 func TestSlowdown(t *testing.T) {
 	r := newReads(procfs.Default)
 	own := r.memory(1).own
@@ -110,8 +110,8 @@ func TestSlowdown(t *testing.T) {
 	}
 }
 
-// TestTurn: a process that is late is read again when it is done and has rested, and keeps no other of its user from
-// being read.
+// TestTurn: a process that is late is read again after the read is done and it has rested. Other processes of its user
+// are read in the meantime.
 func TestTurn(t *testing.T) {
 	tracker := &Tracker{exes: &executables{work: &filework.Pool{}}, fs: procfs.Default, patience: ReadPatience}
 	r := newReads(procfs.Default)
@@ -144,7 +144,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnAgain: rests become longer while a process is late again and again, up to a bound.
+// TestTurnAgain: rests become longer each time a process is late again, up to a bound.
 func TestTurnAgain(t *testing.T) {
 	var turn turn
 	now, took := time.Now(), 2*ReadPatience

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// MaxRemembered bounds the memory of what is remembered of the functions of all interpreters in all processes: their
-// names and tables, which code objects they are, and the machine code that was made of them. What has no room is shown
-// without a name, unless others go that were not met lately, or that the process has which has most. So one that has
-// ever new functions does not keep others from theirs.
+// MaxRemembered bounds the memory for functions of all interpreters in all processes: their names and tables, their
+// code objects, and their machine code. When the memory is used up, entries are evicted that samples have not had
+// recently, or else the entries of the largest process; if that frees too little, functions are shown without a name.
+// So a process that keeps creating functions does not displace the functions of other processes.
 const MaxRemembered = 64 << 20
 
-// About the memory that each takes, without its texts and tables.
+// Approximate memory of each entry in bytes, without its texts and tables.
 const (
 	functionBytes    = 320
 	codeBytes        = 96
@@ -21,34 +21,34 @@ const (
 )
 
 const (
-	crowdedRest  = 20 * time.Second // what was not met for that long goes when there is no room, ...
-	crowdedPause = 10 * time.Second // ... looked for once in that time
-	evictPause   = time.Second      // nor has a process to give its room more often
+	crowdedRest  = 20 * time.Second // without room, entries that were not seen for this long are evicted, ...
+	crowdedPause = 10 * time.Second // ... at most once in this time
+	evictPause   = time.Second      // pause between evictions of all entries of a process
 )
 
 var errRoom = errors.New("no room for more functions of interpreters")
 
-// room is what is left of MaxRemembered. Its mutex guards what the holders have, too.
+// room accounts for MaxRemembered. Its mutex also guards the entries of the holders.
 type room struct {
 	mu      sync.Mutex
 	bytes   int
-	of      map[uint32]int // by the PID of the process that took it
+	of      map[uint32]int // bytes by PID
 	holders map[holder]bool
 
-	made    time.Time // when room was made last
-	evicted time.Time // when a process had to give its own
-	dropped uint64    // what there was no room for
+	made    time.Time // last eviction of entries that were not seen recently
+	evicted time.Time // last eviction of the entries of a process
+	dropped uint64    // requests that were refused
 }
 
-// holder has taken room. The mutex is held when it is called.
+// holder has entries that take room. The caller of its methods holds the room's mutex.
 type holder interface {
-	forget(since time.Time) // forgets what was not met since a time
-	drop(pid uint32)        // forgets what a process has
+	forget(since time.Time) // forgets entries that were not seen since a time
+	drop(pid uint32)        // forgets the entries of a process
 }
 
 func newRoom() *room { return &room{of: map[uint32]int{}, holders: map[holder]bool{}} }
 
-// add lets holders give room back when it is wanted.
+// add registers holders, whose entries may then be evicted.
 func (r *room) add(holders ...holder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +57,7 @@ func (r *room) add(holders ...holder) {
 	}
 }
 
-// remove has holders give back all that they have taken.
+// remove evicts all entries of holders and unregisters them.
 func (r *room) remove(holders ...holder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *room) remove(holders ...holder) {
 	}
 }
 
-// take takes some bytes for a process, and reports false if there are too few. The mutex is held.
+// take reserves bytes for a process, and reports false if there is no room. The caller holds the mutex.
 func (r *room) take(pid uint32, bytes int, now time.Time) bool {
 	if r.bytes+bytes > MaxRemembered {
 		r.makeRoom(pid, now)
@@ -81,7 +81,7 @@ func (r *room) take(pid uint32, bytes int, now time.Time) bool {
 	return true
 }
 
-// give gives back what was taken for a process. The mutex is held.
+// give frees bytes of a process. The caller holds the mutex.
 func (r *room) give(pid uint32, bytes int) {
 	r.bytes -= bytes
 	if r.of[pid] -= bytes; r.of[pid] <= 0 {
@@ -89,8 +89,8 @@ func (r *room) give(pid uint32, bytes int) {
 	}
 }
 
-// makeRoom has holders forget what was not met lately, or else what the process has that has most, if that is far more
-// than what the one has that wants room.
+// makeRoom evicts entries that were not seen recently. If it did so a moment ago, it evicts the entries of the largest
+// process instead, unless that process has less than twice the bytes of the one that needs room.
 func (r *room) makeRoom(pid uint32, now time.Time) {
 	if now.Sub(r.made) >= crowdedPause {
 		r.made = now
@@ -117,7 +117,7 @@ func (r *room) makeRoom(pid uint32, now time.Time) {
 	}
 }
 
-// refused returns how often there was no room since it was called before.
+// refused returns how many requests were refused since the last call.
 func (r *room) refused() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

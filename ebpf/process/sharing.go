@@ -9,38 +9,37 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Files of equal content share tables and names: a thousand containers from one image
-// take the memory of one. That two are equal is not believed because they have the same
-// build ID, which anybody can write into a file; they are read and compared. That takes
-// long, so a file has tables of its own until it is known, and a goroutine does it.
+// Files of equal content share tables and names: a thousand containers from one image take the memory of one. An equal
+// build ID is no proof of equal content, because anyone can write one into a file, so the files are read and compared.
+// A goroutine does that, because it takes long; until it is done, a file has its own tables.
 
 // sharing finds the executables that can share an image. The registry's mutex guards
 // it.
 type sharing struct {
-	byShape map[string][]*image // alive, and not private
+	byShape map[string][]*image // open and not private
 	pending []*image            // to be compared
 	working bool                // a goroutine compares them
-	ready   []*image            // their content is known now
-	stale   []*Executable       // written to; their processes are to be read again
-	renamed []unwind.ExeID      // executables whose names may come from elsewhere now
+	ready   []*image            // compared: their content is known
+	stale   []*Executable       // written to; their processes must be read again
+	renamed []unwind.ExeID      // executables whose names may now come from another file
 	unused  []*image            // to be closed
 	held    int                 // descriptors of files whose executables share another's image
 	closed  bool
 }
 
 const (
-	// compareShare: comparing takes at most one part in compareShare of a CPU's time.
+	// compareShare bounds the time of comparisons to one part in compareShare of a CPU's time.
 	compareShare = 10
-	// maxPending bounds the files that wait to be compared; others share nothing.
+	// maxPending bounds the files that wait for comparison; further files share no tables.
 	maxPending = 4096
-	// maxHeld bounds the files that are held open though another's image is used for them. Of
-	// further ones it takes more to find out whether they were written to.
+	// maxHeld bounds the files that are held open although another file's image is used for them. For further files, it
+	// costs more to find out whether they were written to.
 	maxHeld = 1024
-	// imageGrace is how long an image stays that nobody uses, for walks that are at it.
+	// imageGrace is how long an unused image stays open, for walks that are still using it.
 	imageGrace = 2 * time.Second
 )
 
-// add takes an image that is new, and lets it be compared if there is one of its shape.
+// add registers a new image, and queues it for comparison if there are other images of its shape.
 func (s *sharing) add(x *executables, i *image) {
 	if i.trust.private || i.shape == "" {
 		return
@@ -63,7 +62,7 @@ func (s *sharing) add(x *executables, i *image) {
 	}
 }
 
-// compare reads what is pending. It holds no lock while it reads.
+// compare reads the pending images. It holds no lock while it reads.
 func (x *executables) compare() {
 	for {
 		x.mu.Lock()
@@ -93,8 +92,8 @@ func (x *executables) compare() {
 	}
 }
 
-// share lets images that were compared be shared. It returns the executables that have
-// another image now, whose mappings the store is to get again.
+// share lets compared images be shared. It returns the executables that have a new image; their mappings must be pushed
+// to the store again.
 func (x *executables) share() (moved map[*Executable]bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,8 +109,8 @@ func (x *executables) share() (moved map[*Executable]bool) {
 	return moved
 }
 
-// shareImage lets i's executables have another image of equal content, one of root's if
-// there is one; or else lets images of equal code name each other.
+// shareImage gives i's executables another image of equal content, preferably one whose file root owns. If there is
+// none, images of equal code may supply names for each other.
 func (s *sharing) shareImage(i *image, moved map[*Executable]bool) {
 	var best *image
 	var alike []*image
@@ -134,7 +133,7 @@ func (s *sharing) shareImage(i *image, moved map[*Executable]bool) {
 	}
 }
 
-// move gives all executables of one image another one.
+// move replaces the image of all executables of from by to.
 func (s *sharing) move(from, to *image, moved map[*Executable]bool) {
 	if from.members[from.first] {
 		s.hold(from.first)
@@ -151,8 +150,8 @@ func (s *sharing) move(from, to *image, moved map[*Executable]bool) {
 	s.forget(from)
 }
 
-// hold keeps the file of an executable open that gets another's image. Without that, each
-// mapping of it by a new process would be opened to see whether it was written to.
+// hold keeps the file of an executable open that gets another image. Otherwise, each mapping of the file by a new
+// process would require opening the file to see whether it was written to.
 func (s *sharing) hold(e *Executable) {
 	if s.held >= maxHeld {
 		return
@@ -163,7 +162,7 @@ func (s *sharing) hold(e *Executable) {
 	}
 }
 
-// letGo closes the file of an executable that shares another's image.
+// letGo closes the file of an executable that shares another executable's image.
 func (s *sharing) letGo(e *Executable) {
 	if e.held != 0 {
 		unix.Close(e.held)
@@ -172,12 +171,12 @@ func (s *sharing) letGo(e *Executable) {
 	}
 }
 
-// mayName reports whether what is read of i's file may be used for another.
+// mayName reports whether data read from i's file may be used for another image.
 func (i *image) mayName(other *image) bool {
 	return i.content.NamesOf(&other.content) && i.trust.of(other.trust)
 }
 
-// nameBy lets i have its names from another image, if that has more of them.
+// nameBy gives i the names of another image if that has more symbols.
 func (s *sharing) nameBy(i, other *image) {
 	if other.symbols <= i.symbols || i.names != nil && other.symbols <= i.names.symbols || !other.mayName(i) {
 		return
@@ -192,7 +191,7 @@ func (s *sharing) nameBy(i, other *image) {
 	}
 }
 
-// forget lets no other executable come to i.
+// forget removes i from the images that other executables can share.
 func (s *sharing) forget(i *image) {
 	same := slices.DeleteFunc(s.byShape[i.shape], func(other *image) bool { return other == i })
 	if s.byShape[i.shape] = same; len(same) == 0 {
@@ -200,7 +199,7 @@ func (s *sharing) forget(i *image) {
 	}
 }
 
-// release gives a use of i back.
+// release ends one use of i.
 func (s *sharing) release(i *image, now time.Time) {
 	if i.users--; i.users == 0 {
 		i.unusedFor = now
@@ -208,8 +207,8 @@ func (s *sharing) release(i *image, now time.Time) {
 	}
 }
 
-// sweep closes the images that nobody uses since a time, and returns the IDs of the
-// executables whose files they were.
+// sweep closes the images that have been unused since a time, and returns the IDs of the executables whose files they
+// were.
 func (s *sharing) sweep(store Store, before time.Time) (gone []unwind.ExeID) {
 	unused := s.unused
 	s.unused = nil

@@ -56,7 +56,7 @@ func copyFile(t testing.TB, from, to string) {
 
 const smallProgram = "int helper(int n) { return n * 3; } int main(int n, char **v) { return helper(n); }"
 
-// mappedAs is the mapping of a file's text at an address.
+// mappedAs returns the mapping of a file's text at an address.
 func mappedAs(t testing.TB, path string, at uint64) procfs.Mapping {
 	t.Helper()
 	f, err := elffile.Open(path)
@@ -108,7 +108,7 @@ func (h *hosts) run(path string) (pid uint32) {
 	return pid
 }
 
-// settled waits until everything that can be compared has been.
+// settled waits until all comparisons are done.
 func (h *hosts) settled() {
 	h.t.Helper()
 	testkit.Eventually(h.t, "all files are compared", func() bool {
@@ -130,7 +130,7 @@ func (h *hosts) executable(pid uint32) *Executable {
 	return e
 }
 
-// directory is where the walks in the kernel look for rows of a process.
+// directory returns the directory in which walks in the kernel look up the rows of a process.
 func (h *hosts) directory(pid uint32) unwind.Directory {
 	p, _ := h.store.process(pid)
 	if len(p.Mappings) != 1 {
@@ -154,8 +154,8 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// TestCopiesShareTables has 200 processes run 200 copies of a program, as containers
-// from one image do: they have the tables, the source of names and the open file of one.
+// TestCopiesShareTables has 200 processes run 200 copies of a program, as containers of one image do. All use the
+// tables, the source of names and the open file of one copy.
 func TestCopiesShareTables(t *testing.T) {
 	const copies = 200
 	dir := t.TempDir()
@@ -191,7 +191,7 @@ func TestCopiesShareTables(t *testing.T) {
 	if directories, pages := h.store.sizes(); directories != 1 || pages != 1 {
 		t.Errorf("%d directories, %d pages, want those of one", directories, pages)
 	}
-	if more := openFiles(t) - filesOfOne; more > copies { // a descriptor each, and the runtime's own
+	if more := openFiles(t) - filesOfOne; more > copies { // one descriptor for each copy, and the runtime's own
 		t.Errorf("%d more open files than with one copy", more)
 	}
 	each := (int64(heapInUse()) - int64(heapOfOne)) / (copies - 1)
@@ -199,7 +199,7 @@ func TestCopiesShareTables(t *testing.T) {
 	if each > 4096 {
 		t.Errorf("%d bytes of heap for each copy", each)
 	}
-	// A walk finds its rows where it did.
+	// A walk finds its rows where they were before.
 	last := pids[len(pids)-1]
 	view := h.At(last, math.MaxUint64)
 	if _, outcome := view.Rule(textAt + 0x100); outcome != unwind.Unset {
@@ -207,8 +207,8 @@ func TestCopiesShareTables(t *testing.T) {
 	}
 }
 
-// TestSharedFileIsHeld: a file whose executable shares the image of another is known without
-// opening it, until it is written to.
+// TestSharedFileIsHeld: a file whose executable shares another image is recognized without opening it, until it is
+// written to.
 func TestSharedFileIsHeld(t *testing.T) {
 	dir := t.TempDir()
 	program := builtProgram(t, dir, "program", smallProgram)
@@ -243,7 +243,7 @@ func TestSharedFileIsHeld(t *testing.T) {
 	}
 }
 
-// sweepImages closes what nobody uses any more, as some seconds later.
+// sweepImages closes all unused images, as the Tracker does some seconds later.
 func sweepImages(h *hosts) {
 	h.exes.mu.Lock()
 	defer h.exes.mu.Unlock()
@@ -259,8 +259,8 @@ func (s *memoryStore) sizes() (directories, pages int) {
 	return len(s.pages), pages
 }
 
-// TestOtherContentSharesNothing has files that are a program's but for one byte, or for
-// one section, all with its build ID and program headers.
+// TestOtherContentSharesNothing uses files that equal a program except for one byte or one section. All have its build
+// ID and program headers.
 func TestOtherContentSharesNothing(t *testing.T) {
 	dir := t.TempDir()
 	program := builtProgram(t, dir, "program", smallProgram)
@@ -309,7 +309,7 @@ func TestOtherContentSharesNothing(t *testing.T) {
 				t.Errorf("%s has the rows of %s", name, other)
 			}
 			directories[h.directory(pid)] = name
-			// What is not loaded does not change what code is called.
+			// Bytes that are not loaded do not change the names of code.
 			if e := h.executable(pid); h.Source(e).ID != e.ID {
 				t.Errorf("%s is named by %s", name, h.Source(e).Path)
 			}
@@ -343,8 +343,8 @@ func buildIDOf(t testing.TB, path string) string {
 	return f.BuildID()
 }
 
-// TestNamesComeFromTheRichest has a stripped copy of a program run before and after
-// the program itself: it has the program's names either way.
+// TestNamesComeFromTheRichest runs a stripped copy of a program before and after the program itself. Either way, the
+// copy has the program's names.
 func TestNamesComeFromTheRichest(t *testing.T) {
 	dir := t.TempDir()
 	program := builtProgram(t, dir, "program", smallProgram)
@@ -371,8 +371,8 @@ func TestNamesComeFromTheRichest(t *testing.T) {
 	}
 }
 
-// TestRenamedSymbols has copies of a program of which other symbols or other DWARF data
-// are of the same size: each keeps its own names.
+// TestRenamedSymbols uses copies of a program with other symbols or other DWARF data of the same size. Each copy keeps
+// its own names.
 func TestRenamedSymbols(t *testing.T) {
 	dir := t.TempDir()
 	program := builtProgram(t, dir, "program", smallProgram, "-g")
@@ -396,8 +396,8 @@ func TestRenamedSymbols(t *testing.T) {
 	}
 }
 
-// TestOthersFilesAreNotTrusted: a user may run an equal copy of root's file, and change
-// it then. It has root's tables, once root's is there, but root's never has those.
+// TestOthersFilesAreNotTrusted: a user may run an equal copy of root's file, and change it afterwards. The copy has the
+// tables of root's file after root's file is known, but root's file never has the tables of a copy.
 func TestOthersFilesAreNotTrusted(t *testing.T) {
 	need.Root(t)
 	const user, other = 1234, 1235
@@ -438,8 +438,8 @@ func TestOthersFilesAreNotTrusted(t *testing.T) {
 	}
 }
 
-// TestRewrittenFile has a library written to in place, and replaced by another of its
-// name, while processes have it mapped.
+// TestRewrittenFile has a library written to in place, and replaced by another library of the same name, while
+// processes have it mapped.
 func TestRewrittenFile(t *testing.T) {
 	dir := t.TempDir()
 	program := builtProgram(t, dir, "program", smallProgram)
@@ -479,8 +479,7 @@ func TestRewrittenFile(t *testing.T) {
 	}
 }
 
-// TestOneLookForManyMappings: a file is looked at again for a mapping that is newer than the
-// last look, and for no other.
+// TestOneLookForManyMappings: a file is checked again only for a mapping that is newer than the last check.
 func TestOneLookForManyMappings(t *testing.T) {
 	dir := t.TempDir()
 	path := builtProgram(t, dir, "program", smallProgram)
@@ -514,8 +513,8 @@ func TestOneLookForManyMappings(t *testing.T) {
 	}
 }
 
-// TestProcessGoneBeforeItsFileIsOpened: of what a process that is gone has mapped, only
-// a file is known that certainly was it.
+// TestProcessGoneBeforeItsFileIsOpened: a mapping of a process that is gone has a file only if that certainly was the
+// mapped file.
 func TestProcessGoneBeforeItsFileIsOpened(t *testing.T) {
 	dir := t.TempDir()
 	program := builtProgram(t, dir, "program", smallProgram)
@@ -548,7 +547,7 @@ func TestProcessGoneBeforeItsFileIsOpened(t *testing.T) {
 	if id == 0 {
 		t.Fatal("not found by its name, device and inode")
 	}
-	// Once it is open, it is known whatever its name is by now.
+	// While it is open, it is recognized under any name.
 	elsewhere := mapped
 	elsewhere.Path = "/hidden/in/a/container"
 	if id := at(h, elsewhere); id == 0 {

@@ -9,9 +9,8 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// shortLived returns what reports the life of a program that its parent starts by vfork, and
-// that maps a few files which are known. It has ended when it is reaped, or before the store
-// gets it.
+// shortLived returns a function that reports the life of a program that its parent starts by vfork, and that maps a few
+// known files. The program has ended when it is reaped, or before the store gets it.
 func shortLived(tb testing.TB) func(endsAtOnce bool) {
 	tb.Helper()
 	dir := tb.TempDir()

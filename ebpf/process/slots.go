@@ -15,8 +15,8 @@ type Slot struct {
 	Cookie uint64   // of the code object, set by ReadSlots
 }
 
-// ReadSlots reads what the kernel would have read of native frames, had its walk come to them: the first block of each
-// from a copy of the stack, the others from the process as it is now. It returns those that stand for a frame.
+// ReadSlots reads the words of native frames that the kernel's walk did not reach: the first block of each frame from a
+// copy of the stack, the other blocks from the process as it is now. It returns the slots that stand for a frame.
 func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slots []Slot) []Slot {
 	layout := i.runs.Spec().Layout()
 	memory := t.exes.interpreters.reads.memory(pid)
@@ -50,18 +50,19 @@ func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slot
 	return read
 }
 
-// LeadsToCode reports whether a frame itself has the address of its code object.
+// LeadsToCode reports whether a frame itself holds the address of its code object.
 func (i *Interpreter) LeadsToCode() bool {
 	l := i.runs.Spec().Layout()
 	return l.Code >= 0 && l.Words[l.Code].Block == 0
 }
 
-// KnownAt reports whether a code object that is at an address now was there at an earlier time, too: it was met before.
+// KnownAt reports whether the code object that is at an address now was already seen there before an earlier time.
 func (i *Interpreter) KnownAt(pid uint32, c CodeAt, when time.Time) bool {
 	return i.functions.knownAt(codeKey{pid, c.Address, c.Cookie}, when)
 }
 
-// slotMemory is the memory of a process in which the first block of a frame is as it was. It implements chain.Memory.
+// slotMemory is the memory of a process with the first block of a frame as it was in the sample. It implements
+// chain.Memory.
 type slotMemory struct {
 	slot   Slot
 	first  uint64

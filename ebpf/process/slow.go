@@ -11,47 +11,46 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Files that are not known yet are opened by workers: one of a mount that hangs must
-// hold nobody up. Its process has an executable without rows and names for it, and is
-// read again when the file was opened after all, or a while later; so is one whose files
-// or mappings could not be read when file descriptors or memory ran out. What is opened
-// once never hangs: files that are not on this host are copied.
+// Workers open the files that are not known yet, because a file on a mount that hangs must not delay other work. Until
+// the file is open, its process has an executable without rows and names for it. The process is read again after the
+// file has been opened, or some time later. So is a process whose files or mappings could not be read because file
+// descriptors or memory ran out. An opened file never hangs: files that are not on this host are copied.
 const (
-	// openPatience is how long a file that is not known yet is waited for. Nothing else
-	// happens meanwhile.
+	// openPatience is how long the Tracker waits for a file that is not known yet. It does no other work during that
+	// time.
 	openPatience = 200 * time.Millisecond
-	// openAtOnce and openShare bound how long files are waited for, where CPUs or disks are busy and many programs
-	// begin: so long at once, and in the long run 1/openShare of the time.
+	// openAtOnce and openShare bound the total wait for files when CPUs or disks are busy and many programs start:
+	// openAtOnce is the longest burst, and 1/openShare is the share of the time in the long run.
 	openAtOnce = 2 * time.Second
 	openShare  = 10
-	// indexAtOnce and indexShare bound likewise how long indexes of files that have none are waited for: any user can
-	// make such files.
+	// indexAtOnce and indexShare bound in the same way the total wait for indexes of files without an index: any user
+	// can make such files.
 	indexAtOnce = openPatience
 	indexShare  = 20
-	// retrySlow is how often the processes are read again whose files were slow.
+	// retrySlow is how often processes with slow files are read again.
 	retrySlow = 2 * time.Second
-	// maxRetry bounds how many of them at once.
+	// maxRetry bounds the processes that are read again at once.
 	maxRetry = 64
-	// copyChecked is how long a copy is believed to be what the file is.
+	// copyChecked is how long a copy is assumed to equal its file.
 	copyChecked = 30 * time.Second
 )
 
-// slow is what is known of files that could not be opened in time. The registry's
-// mutex guards it.
+// slow has the files that could not be opened in time. The registry's mutex guards it.
 type slow struct {
 	byMapped map[mappedFile]*Executable
-	tried    map[uint32]time.Time // when processes with such files were read last
+	tried    map[uint32]time.Time // when processes with such files were last read
 	arrived  []uint32             // processes whose files were opened since
 }
 
-// waits bound how long work is waited for.
+// waits bounds the total time that the Tracker waits for work.
 type waits struct{ left *rate.Limiter } // milliseconds
 
 func newWaits(atOnce time.Duration, share int64) waits {
 	return waits{rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/share), int(atOnce.Milliseconds()))}
 }
 
-// patience returns how long work may be waited for now: as long as wanted, where nobody has to go on meanwhile.
+// patience returns how long to wait for work now. A wait longer than openPatience is not bounded: it delays no other
+// work.
 func (w waits) patience(wanted time.Duration) time.Duration {
 	if wanted > openPatience {
 		return wanted
@@ -59,20 +58,20 @@ func (w waits) patience(wanted time.Duration) time.Duration {
 	return min(wanted, time.Duration(max(0, w.left.Tokens()))*time.Millisecond)
 }
 
-// spent notes that work was waited for since then.
+// spent notes that the Tracker has waited for work since a time.
 func (w waits) spent(began time.Time) {
 	now := time.Now()
 	w.left.ReserveN(now, min(w.left.Burst(), int(now.Sub(began).Milliseconds())))
 }
 
-// origin is where the file of a mapping comes from.
+// origin returns where the file of a mapping comes from.
 func (x *executables) origin(pid uint32, m *procfs.Mapping) filework.Origin {
 	mount := fmt.Sprintf("device %d:%d", unix.Major(m.Dev), unix.Minor(m.Dev))
 	return filework.Origin{Mount: mount, Owner: x.fs.Owner(pid)}
 }
 
-// memoryOf is where the memory of a process comes from: its pages may be those of a
-// file that hangs, and so may what holds the lock of its mappings.
+// memoryOf returns where the memory of a process comes from. Reads may hang: a page may be of a file that hangs, and so
+// may the thread that holds the lock of the mappings.
 func memoryOf(fs procfs.FS, pid uint32) filework.Origin {
 	return filework.Origin{Mount: mountOfMemory(pid), Owner: fs.Owner(pid)}
 }
@@ -108,8 +107,8 @@ func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, boo
 	return x.standIn(pid, &m, err)
 }
 
-// indexing returns what makes the index of a file. It is waited for as long as for opening a file, but where others
-// have been waited for lately.
+// indexing returns the function that makes the index of a file. The wait for an index is as long as the wait for
+// opening a file, or shorter after recent waits for indexes.
 func (x *executables) indexing(o filework.Origin, path string) indexing {
 	return func(work func()) (wait func() error, err error) {
 		task, err := x.work.Start(o, "reading the call frame information of "+path, work)
@@ -123,14 +122,14 @@ func (x *executables) indexing(o filework.Origin, path string) indexing {
 	}
 }
 
-// retry has a process read again in a while.
+// retry makes Reap read a process again some time later.
 func (x *executables) retry(pid uint32) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.slow.tried[pid] = time.Now()
 }
 
-// standIn returns the executable that stands for a file that could not be opened yet.
+// standIn returns the executable that stands in for a file that could not be opened yet.
 func (x *executables) standIn(pid uint32, m *procfs.Mapping, err error) (*Executable, bool) {
 	at := mappedFileOf(m)
 	e := x.slow.byMapped[at]
@@ -144,7 +143,7 @@ func (x *executables) standIn(pid uint32, m *procfs.Mapping, err error) (*Execut
 	return e, fresh
 }
 
-// takeSlow returns the processes to be read again because of files that were slow.
+// takeSlow returns the processes to read again because of slow files.
 func (x *executables) takeSlow(now time.Time) []uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestLateFile: what is known of a file that was opened before stays when it is late, as that of a mount that hangs.
+// TestLateFile: a file that was opened before stays known when it is late, as on a mount that hangs.
 func TestLateFile(t *testing.T) {
 	h := newHosts(t)
 	m := mappedAs(t, builtProgram(t, t.TempDir(), "program", smallProgram), textAt)
@@ -34,15 +34,15 @@ func TestLateFile(t *testing.T) {
 	}
 }
 
-// TestPendingFile: code of a file that was not opened in time is at its offset in the file, and no frame pointer leads
-// on from there.
+// TestPendingFile: code of a file that was not opened in time is at its offset in the file, and a walk does not
+// continue by frame pointers from there.
 func TestPendingFile(t *testing.T) {
 	h := newHosts(t)
 	m := mappedAs(t, builtProgram(t, t.TempDir(), "program", smallProgram), textAt)
 	const pid = 1
 	hang := make(chan struct{})
 	defer close(hang)
-	for origin := h.exes.origin(pid, &m); ; { // until no more files of the mount are opened
+	for origin := h.exes.origin(pid, &m); ; { // until the mount is refused
 		task, err := h.exes.work.Start(origin, "hanging", func() { <-hang })
 		if err != nil {
 			break
@@ -68,7 +68,7 @@ func TestPendingFile(t *testing.T) {
 	}
 }
 
-// TestWaits: what was waited for is not waited for again soon, but by who has nothing else to do.
+// TestWaits: after a long wait, later waits are shorter, except for a caller that has no other work.
 func TestWaits(t *testing.T) {
 	w := newWaits(openAtOnce, openShare)
 	if got := w.patience(openPatience); got != openPatience {

@@ -7,32 +7,32 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Process is what is known of one process.
+// Process is the state of one process.
 type Process struct {
 	PID uint32
 	name
-	begun   uint64 // time since which it is known: of the fork or exec; 0: it was there before
-	started uint64 // time of the last exec, or fork; 0: before the Tracker
-	ended   uint64 // time, 0: it lives
+	begun   uint64 // time of the fork, exec or mapping that made it known; 0 if it was there before
+	started uint64 // time of the last exec or fork; 0 if before the Tracker
+	ended   uint64 // time of the end; 0 while the process runs
 
 	mappings       mappings
-	added          mappings     // in order of time, not yet among mappings
-	last           reportedFile // of the last of them
-	history                     // what it had before
+	added          mappings     // in order of time, not merged into mappings yet
+	last           reportedFile // file of the last added mapping
+	history                     // earlier mappings and code
 	execs          int          // programs that it has started
-	execBase       uint32       // the kernel's number of its present program, less execs
-	execKnown      bool         // execBase is known
-	parent         *Process     // if it is not: who has forked the process; nil: not known
-	parentExecs    int          // execs of the parent then
-	pushedExec     uint32       // the number that the store got last
+	execBase       uint32       // the kernel's number of its present program, minus execs
+	execKnown      bool         // whether execBase is known
+	parent         *Process     // process that forked this one, while execBase is unknown; may be nil
+	parentExecs    int          // execs of the parent at the fork
+	pushedExec     uint32       // program number that the store got last
 	attached       []*attachment
-	code           []*JITCode      // of those; replaced, never changed
-	interpretation *interpretation // nil: none
+	code           []*JITCode      // of attached; the slice is replaced, never changed
+	interpretation *interpretation // nil if there is none
 
-	scans    int           // readings of /proc that are under way
-	reported []located     // reported since the first of them began
+	scans    int           // reads of /proc in progress
+	reported []located     // mappings reported since the first pending read
 	scanned  time.Time     // when /proc was last read
-	pause    time.Duration // until it may be read again
+	pause    time.Duration // until /proc may be read again
 	doubts   doubts
 
 	ignored bool
@@ -40,7 +40,7 @@ type Process struct {
 	pushed  time.Time // when the store got them last
 }
 
-// exec returns the kernel's number of the program that the process runs, 0 if that is not known.
+// exec returns the kernel's number of the program that the process runs, or 0 if unknown.
 func (p *Process) exec() uint32 {
 	if !p.execKnown {
 		return 0
@@ -48,51 +48,50 @@ func (p *Process) exec() uint32 {
 	return p.execBase + uint32(p.execs)
 }
 
-// name is what a process is called.
+// name is the name of a process and its name before that.
 type name struct {
 	comm    string
 	before  string // the name until renamed
-	renamed uint64 // time, 0: never
+	renamed uint64 // time of the last change of name; 0 if never
 }
 
-// usualMappings are as many as most programs begin with: themselves, their loader, the vdso, the C library
-// and two more.
+// usualMappings is the number of executable mappings with which most programs start: the program, its loader, the vdso,
+// the C library and two more.
 const usualMappings = 6
 
-// located is a mapping and the file that it is of.
+// located is a mapping and its file.
 type located struct {
 	procfs.Mapping
-	exe   *Executable // with a reference; nil: no file, or none that can be had
-	doubt bool        // memory at the place of exe's text, see mapping
+	exe   *Executable // with a reference; nil if there is no file, or it cannot be opened
+	doubt bool        // memory in place of exe's text, see mapping
 }
 
-// references counts who uses executables.
+// references counts the users of executables.
 type references interface {
 	keep(*Executable)
 	release(*Executable)
 }
 
-// state is what is known of all processes. It is pure: it reads no file, asks no clock and
-// takes no lock. An Event changes it, and returns the Commands that must be run because of
-// it, each of which ends in another Event. The Tracker's mutex guards it.
+// state is the state of all processes. It is pure: it reads no file and no clock, and takes no lock. An Event changes
+// it and returns the Commands to run; each Command results in another Event. The Tracker's mutex guards the state.
 type state struct {
 	refs         references
 	processes    map[uint32]*Process
-	dirty        []*Process // the store is to get them
-	removed      []uint32   // the store is to forget them
+	dirty        []*Process // to be pushed to the store
+	removed      []uint32   // to be deleted from the store
 	ended        []*Process
 	replaced     []*Process // with epochs
-	restless     []*Process // that have put one file over another lately
-	known        uint64     // what was reported until this time has been applied
-	interpreting []*Process // that have interpreters to be asked
-	generation   uint32     // of what the store got last
+	restless     []*Process // that recently mapped one file over another
+	known        uint64     // all records up to this time have been applied
+	interpreting []*Process // whose interpreters have not answered yet
+	generation   uint32     // of the mappings that the store got last
 }
 
 func newState(refs references) state {
 	return state{refs: refs, processes: map[uint32]*Process{}}
 }
 
-// add makes a process known that has begun.
+// add adds a new process. It forgets an older process with the same PID.
 func (s *state) add(pid uint32) *Process {
 	if old := s.processes[pid]; old != nil {
 		s.remove(old)
@@ -128,11 +127,11 @@ func (s *state) touch(p *Process) {
 	}
 }
 
-// addMapping adds m, which came at a time, to those that mergeMappings puts among the others, and takes its reference.
-// Time 0: it takes no part in the history.
+// addMapping adds m, which was mapped at a time, to the mappings that mergeMappings will merge, and takes over its
+// reference. Time 0 keeps the mapping out of the history.
 func (s *state) addMapping(p *Process, m located, time uint64) {
 	if p.takes(&m.Mapping) {
-		return // memory for the code of a language runtime, or it may be
+		return // memory that holds, or may hold, code of a language runtime
 	}
 	added := newMapping(m.Mapping, m.exe)
 	added.doubt = m.doubt
@@ -152,8 +151,8 @@ func (s *state) addMapping(p *Process, m located, time uint64) {
 	p.added, p.last = append(p.added, added), fileOf(&m.Mapping)
 }
 
-// neighbour returns the executable of the mapping that was added last if m is of the same
-// file: to find out which file one is of costs system calls.
+// neighbour returns the executable of the mapping added last if m maps the same file. That saves the system calls that
+// identify a file.
 func (p *Process) neighbour(m *procfs.Mapping) *Executable {
 	if n := len(p.added); n > 0 && m.Inode != 0 && fileOf(m) == p.last {
 		return p.added[n-1].exe
@@ -161,16 +160,15 @@ func (p *Process) neighbour(m *procfs.Mapping) *Executable {
 	return nil
 }
 
-// reportedFile is what the kernel says of the file of a mapping.
+// reportedFile identifies the file of a mapping as the kernel reports it.
 type reportedFile struct {
-	dev, inode uint64 // inode 0: no file
+	dev, inode uint64 // inode is 0 if there is no file
 	path       string
 }
 
 func fileOf(m *procfs.Mapping) reportedFile { return reportedFile{m.Dev, m.Inode, m.Path} }
 
-// mergeMappings puts the mappings that were added among the others: many at once, for a
-// process may have ten thousand.
+// mergeMappings merges the added mappings into p.mappings: many at once, because a process may have ten thousand.
 func (s *state) mergeMappings(p *Process) {
 	if len(p.added) == 0 {
 		return
@@ -199,8 +197,8 @@ func (n *name) commAt(time uint64) string {
 	return n.comm
 }
 
-// reap forgets the processes that ended before a time, and returns their PIDs; and the
-// mappings that were replaced before it.
+// reap forgets the processes that ended before a time and returns their PIDs. It also forgets the mappings that were
+// replaced before that time.
 func (s *state) reap(before uint64) (gone []uint32) {
 	s.reapHistory(before)
 	s.ended = slices.DeleteFunc(s.ended, func(p *Process) bool {

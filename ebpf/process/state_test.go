@@ -30,12 +30,12 @@ func (c countedReferences) release(e *Executable) {
 	}
 }
 
-// fileAt is the mapping of a file of no text, n pages long.
+// fileAt returns the mapping of a file without text, n pages long.
 func fileAt(start uint64, n uint64, inode uint64) procfs.Mapping {
 	return procfs.Mapping{Start: start, End: start + n<<12, Inode: inode, Path: fmt.Sprintf("/file%d", inode)}
 }
 
-// newFile is an executable without text, to which the caller has a reference.
+// newFile returns an executable without text, to which the caller has a reference.
 func newFile(s *state, inode uint64) *Executable {
 	e := &Executable{Path: fmt.Sprintf("/file%d", inode)}
 	e.image.Store(newImage(e, nil))
@@ -43,7 +43,7 @@ func newFile(s *state, inode uint64) *Executable {
 	return e
 }
 
-// commandText says what is to be done.
+// commandText describes a command.
 func commandText(c Command) string {
 	switch c := c.(type) {
 	case scan:
@@ -56,7 +56,7 @@ func commandText(c Command) string {
 	return fmt.Sprintf("%T", c)
 }
 
-// text says what is known of the processes, each on a line.
+// text describes the processes, one on each line.
 func (s *state) text() string {
 	var lines []string
 	for pid, p := range s.processes {
@@ -74,8 +74,8 @@ func (s *state) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// TestEvents lets events happen one after the other, and says what must be done because of
-// each, and what is known at the end.
+// TestEvents applies events one after another, and compares the commands that result from each event, and the state at
+// the end.
 func TestEvents(t *testing.T) {
 	anonymous := func(start uint64) procfs.Mapping { return procfs.Mapping{Start: start, End: start + 0x1000} }
 	maps := func(time uint64, start uint64) mapped { return mapped{time: time, pid: 7, mapping: anonymous(start)} }
@@ -147,8 +147,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestReportedWhileScanned: what is reported while /proc is read counts more than what was
-// read, and a process that runs another program by then keeps that program's mappings.
+// TestReportedWhileScanned: a mapping that is reported while /proc is read has precedence over the mappings read. A
+// process that runs another program by then keeps that program's mappings.
 func TestReportedWhileScanned(t *testing.T) {
 	refs := countedReferences{}
 	s := newState(refs)
@@ -180,14 +180,14 @@ func TestReportedWhileScanned(t *testing.T) {
 	}
 }
 
-// forgetAll lets all processes end.
+// forgetAll ends all processes.
 func forgetAll(s *state) {
 	recordsLost{}.apply(s)
 	s.reap(1 << 63)
 }
 
-// TestAttachments: a runtime whose code may lie in memory that waits is asked for it, again
-// after a pause, and not for ever; its code is one mapping.
+// TestAttachments: a runtime whose code may be in waiting memory is asked for the code, again after a pause, but not
+// forever. Its code is one mapping.
 func TestAttachments(t *testing.T) {
 	refs := countedReferences{}
 	s := newState(refs)
@@ -212,7 +212,7 @@ func TestAttachments(t *testing.T) {
 		return asked
 	}
 	first := ask(0, "attach 7 last=false")
-	ask(time.Second) // it is being asked
+	ask(time.Second) // the runtime is being asked
 	attached{attach: first[0].(attach), retry: true}.apply(&s)
 	second := ask(0, "attach 7 last=false")
 	attached{attach: second[0].(attach), retry: true}.apply(&s)
@@ -235,9 +235,8 @@ func TestAttachments(t *testing.T) {
 	}
 }
 
-// FuzzState lets processes begin, map files, run programs and end in any order, with readings
-// of /proc that are answered late. What is known must be sound after each event, and nothing
-// be kept of processes that are forgotten.
+// FuzzState lets processes start, map files, run programs and end in any order, with reads of /proc that are answered
+// late. The state must be sound after each event, and must keep no part of forgotten processes.
 func FuzzState(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 5, 4, 1, 1, 3, 2, 1, 2, 0, 3, 0, 3, 0, 6, 0, 0, 0})
 	f.Add([]byte{1, 1, 1, 1, 1, 1, 2, 3, 6, 0, 0, 0, 0, 1, 0, 0, 6, 0, 0, 9, 2, 1, 0, 1})
@@ -297,7 +296,7 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// answer is what comes of a command. No size: nothing is found.
+// answer returns the event of a command. With size 0, the command finds no file.
 func answer(s *state, c Command, at, size uint64) Event {
 	switch c := c.(type) {
 	case open:
@@ -317,7 +316,7 @@ func answer(s *state, c Command, at, size uint64) Event {
 	panic(fmt.Sprintf("%T", c))
 }
 
-// checkState reports mappings that are out of order, and references that nobody has.
+// checkState reports mappings that are out of order, and negative reference counts.
 func checkState(t *testing.T, s *state) {
 	t.Helper()
 	for pid, p := range s.processes {

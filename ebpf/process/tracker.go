@@ -30,19 +30,19 @@ type Tracker struct {
 	ahead   stretches
 
 	machine  elf.Machine
-	patience time.Duration // with which functions and frames of interpreters are read
-	errs     limit.Texts   // by kind of the operation that failed
+	patience time.Duration // limit of the wait for functions and frames of interpreters
+	errs     limit.Texts   // texts of errors, by kind
 	limits   limit.Counter
 
 	mu     sync.Mutex // never held while files are read
 	state  state
-	only   map[uint32]bool  // PIDs of the only processes to sample; nil: all
-	lone   map[uint32]bool  // processes whose first thread has ended before others: no record says when they end
-	pushed []unwind.Mapping // what the store got last, for its memory
+	only   map[uint32]bool  // PIDs of the processes to sample; nil if all are sampled
+	lone   map[uint32]bool  // processes that outlive their first thread: no record reports their end
+	pushed []unwind.Mapping // mappings passed to the store last; the slice is reused
 }
 
-// NewTracker returns a Tracker that fills store. work opens files, and languages are whose
-// runtimes it knows. Close it after use.
+// NewTracker returns a Tracker that fills store. It opens files on the workers of work and detects the runtimes of
+// languages. Close the Tracker after use.
 func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *Tracker {
 	t := &Tracker{store: store, fs: fs, exes: newExecutables(store, fs, work, languages), patience: ReadPatience}
 	t.machine = elf.EM_X86_64
@@ -53,30 +53,29 @@ func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []runt
 	return t
 }
 
-// SetReadPatience sets how long the memory of a process is waited for when functions and frames of its interpreter are
-// read, 20 ms if it is not called. Call it before the Tracker is used.
+// SetReadPatience sets how long the Tracker waits for the memory of a process when it reads functions and frames of the
+// process's interpreter. The default is 20 ms. Call it before the Tracker is used.
 func (t *Tracker) SetReadPatience(d time.Duration) { t.patience = d }
 
-// SetOpenPatience sets how long files that are not known yet are waited for, 200 ms if it is not called. Call it before
-// the Tracker is used.
+// SetOpenPatience sets how long the Tracker waits for files that are not known yet. The default is 200 ms. Call it
+// before the Tracker is used.
 func (t *Tracker) SetOpenPatience(d time.Duration) { t.exes.patience = d }
 
-// SetMachine sets the instruction set of the processes, that of this host if it is not called. Call it before the
-// Tracker is used.
+// SetMachine sets the instruction set of the processes. The default is the host's. Call it before the Tracker is used.
 func (t *Tracker) SetMachine(m elf.Machine) { t.machine = m }
 
 // Close closes all executables.
 func (t *Tracker) Close() { t.exes.close() }
 
-// failed notes an error that costs names or stacks, but does not stop anything.
+// failed notes an error, if there is one, that loses names or stacks but does not stop the Tracker.
 func (t *Tracker) failed(err error) {
 	if err != nil {
 		t.note(err)
 	}
 }
 
-// note is failed for an error that there is. A process that has ended meanwhile is none: its samples are of before, and
-// whoever reads its memory is late.
+// note notes an error that is not nil. It ignores ESRCH: the process has ended, so its memory can no longer be read,
+// but its samples are from before.
 func (t *Tracker) note(err error) {
 	if errors.Is(err, syscall.ESRCH) {
 		return
@@ -85,15 +84,13 @@ func (t *Tracker) note(err error) {
 	t.limits.Note(err)
 }
 
-// Errors returns what went wrong so far and how often, the first few kinds of it.
+// Errors returns the errors so far and how often each occurred, for the first few kinds of errors.
 func (t *Tracker) Errors() map[string]uint64 { return t.errs.Counts() }
 
-// LimitHits returns how often readers of files and of processes' memory stopped at a
-// bound.
+// LimitHits returns how often readers of files and of processes' memory stopped at a limit.
 func (t *Tracker) LimitHits() map[limit.Reader]uint64 { return t.limits.Hits() }
 
-// Scan reads all processes that run now. Call it once the side-band is open, so
-// that nothing falls between.
+// Scan reads all running processes. Call it after the side-band is open, so that it misses no process.
 func (t *Tracker) Scan() error {
 	pids, err := t.fs.PIDs()
 	if err != nil {
@@ -106,14 +103,14 @@ func (t *Tracker) Scan() error {
 	return nil
 }
 
-// ScanProcess reads a process that runs now, and what its language runtimes say.
+// ScanProcess reads a running process and asks its language runtimes for their code and frames.
 func (t *Tracker) ScanProcess(pid uint32) {
 	t.scan(pid)
 	t.flush()
 }
 
-// AwaitRuntimes waits until the language runtimes of a process are known, or not to be had, or patience has passed: who
-// looks at the process only now would miss their frames.
+// AwaitRuntimes waits until the language runtimes of a process are known or cannot be known, or until patience has
+// passed. A View taken earlier misses their frames.
 func (t *Tracker) AwaitRuntimes(pid uint32, patience time.Duration) {
 	for end := time.Now().Add(patience); t.asksRuntimes(pid) && time.Now().Before(end); {
 		time.Sleep(retryAttach)
@@ -121,7 +118,7 @@ func (t *Tracker) AwaitRuntimes(pid uint32, patience time.Duration) {
 	}
 }
 
-// asksRuntimes reports whether runtimes of a process are still to be asked for their code or frames.
+// asksRuntimes reports whether some runtimes of a process have not answered yet where their code or frames are.
 func (t *Tracker) asksRuntimes(pid uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,8 +135,8 @@ func (t *Tracker) scan(pid uint32) {
 	t.run(c)
 }
 
-// handle lets an event change what is known, and does what must be done because of it. It
-// takes the event's method: an Event would be allocated, of which thousands come a second.
+// handle applies an event to the state and runs the resulting commands. It takes the event's method, not an Event:
+// thousands of events come each second, and each would be allocated for the interface.
 func (t *Tracker) handle(apply func(*state) []Command) {
 	t.mu.Lock()
 	commands := apply(&t.state)
@@ -147,14 +144,14 @@ func (t *Tracker) handle(apply func(*state) []Command) {
 	t.run(commands...)
 }
 
-// run runs commands, and those that come of them.
+// run runs commands and the commands that result from them.
 func (t *Tracker) run(commands ...Command) {
 	for _, c := range commands {
 		t.handle(c.run(t).apply)
 	}
 }
 
-// flush publishes what has changed. It asks language runtimes for their code before.
+// flush asks language runtimes for their code, and then publishes the changes.
 func (t *Tracker) flush() {
 	t.mu.Lock()
 	commands := append(t.state.attachments(time.Now()), t.state.interpretations(time.Now())...)
@@ -165,8 +162,7 @@ func (t *Tracker) flush() {
 	t.publish(time.Now())
 }
 
-// Update runs f, which reports side-band records in order of time, and then
-// publishes what has changed.
+// Update runs f, which reports side-band records in order of time, and then publishes the changes.
 func (t *Tracker) Update(f func(*Batch)) {
 	f(&Batch{t})
 	t.flush()
@@ -190,13 +186,12 @@ func (b *Batch) Comm(time uint64, pid uint32, comm string) {
 	b.t.handle(renamed{time, pid, comm}.apply)
 }
 
-// Fork reports a new process, which has what its parent has.
+// Fork reports a new process, which inherits its parent's name, mappings and code.
 func (b *Batch) Fork(time uint64, parent, pid uint32) {
 	b.t.handle(forked{time: time, parent: parent, pid: pid}.apply)
 }
 
-// Exit reports the end of a process. It is kept until Reap, for samples that are
-// still to be read.
+// Exit reports the end of a process. The Tracker keeps the process until Reap, for samples that are not read yet.
 func (b *Batch) Exit(time uint64, pid uint32) { b.t.handle(exited{time, pid}.apply) }
 
 // Until notes that all records until a time have been reported.
@@ -206,7 +201,7 @@ func (b *Batch) Until(time uint64) {
 	b.t.state.known = max(b.t.state.known, time)
 }
 
-// Lost reports that records were lost after a time: everything is read again.
+// Lost reports that records after a time were lost. The Tracker reads all processes again.
 func (b *Batch) Lost(since uint64) {
 	alive, err := b.t.fs.PIDs()
 	if err != nil {
@@ -216,9 +211,8 @@ func (b *Batch) Lost(since uint64) {
 	b.t.handle(recordsLost{alive, since}.apply)
 }
 
-// Reap forgets the processes that ended before a time, and returns their PIDs; and
-// the mappings of programs that were replaced before it. Call it a few times a second:
-// it publishes what was put off, too.
+// Reap forgets the processes that ended before a time and returns their PIDs. It also forgets the mappings of programs
+// that were replaced before that time. Call it a few times a second: it also publishes changes that were deferred.
 func (t *Tracker) Reap(before uint64) []uint32 {
 	t.exes.checkCode()
 	t.run(t.followFiles()...)
@@ -236,7 +230,7 @@ func (t *Tracker) Reap(before uint64) []uint32 {
 	return gone
 }
 
-// noteLone notes that a process goes on without its first thread.
+// noteLone notes that a process continues without its first thread.
 func (t *Tracker) noteLone(pid uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,7 +240,7 @@ func (t *Tracker) noteLone(pid uint32) {
 	t.lone[pid] = true
 }
 
-// endLone notes which processes without a first thread have ended.
+// endLone notes the end of processes that outlived their first thread.
 func (t *Tracker) endLone() {
 	t.mu.Lock()
 	lone := slices.Collect(maps.Keys(t.lone))
@@ -270,20 +264,20 @@ func (t *Tracker) ended(pid uint32) bool {
 	return p != nil && p.ended != 0
 }
 
-// Sweep drops the executables that nobody has mapped for the given time, and the
-// pages of rows that no walk has wanted for a while. It returns the IDs of those
-// executables, and of others whose names may be better now, to be forgotten.
+// Sweep drops the executables that no process has mapped for the given time, and the pages of rows that no walk has
+// used for pageRest. It returns the IDs of executables to forget: the dropped ones, and those whose names may be better
+// now.
 func (t *Tracker) Sweep(idle time.Duration) []unwind.ExeID {
 	t.store.EvictUnused(pageRest)
 	t.sweepInterpreters(time.Now())
 	return t.exes.sweep(time.Now().Add(-idle))
 }
 
-// pageRest is how long a page stays that no walk looks up. A page that is wanted
-// again costs a copy of a stack, so it is not shorter.
+// pageRest is how long a page stays resident without a lookup. It is not shorter because a walk that misses a dropped
+// page costs a copy of a stack.
 const pageRest = time.Minute
 
-// Ignore says whether samples of a process are to be taken.
+// Ignore stops the sampling of a process, or resumes it.
 func (t *Tracker) Ignore(pid uint32, ignore bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -293,7 +287,7 @@ func (t *Tracker) Ignore(pid uint32, ignore bool) {
 	}
 }
 
-// IgnoreNone lets samples of every process be taken again.
+// IgnoreNone resumes the sampling of all ignored processes.
 func (t *Tracker) IgnoreNone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -305,8 +299,8 @@ func (t *Tracker) IgnoreNone() {
 	}
 }
 
-// SampleOnly has samples taken of the processes with these PIDs alone, now and when they start another program; nil: of
-// all that are not ignored.
+// SampleOnly restricts sampling to the processes with these PIDs, also after they start another program. With nil, all
+// processes are sampled that are not ignored.
 func (t *Tracker) SampleOnly(pids map[uint32]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -319,10 +313,10 @@ func (t *Tracker) SampleOnly(pids map[uint32]bool) {
 	}
 }
 
-// ignores reports whether no sample of p is to be taken.
+// ignores reports whether p is not sampled.
 func (t *Tracker) ignores(p *Process) bool { return p.ignored || t.only != nil && !t.only[p.PID] }
 
-// Executable returns an executable by its ID, nil when it has been swept.
+// Executable returns an executable by its ID, or nil after Sweep has dropped it.
 func (t *Tracker) Executable(id unwind.ExeID) *Executable { return t.exes.byNumber(id) }
 
 // Counts returns the number of processes and executables known.
@@ -335,15 +329,15 @@ func (t *Tracker) Counts() (processes, executables int) {
 	return processes, len(t.exes.byID)
 }
 
-// FileMapping is a mapping of a file in a process that lives.
+// FileMapping is a mapping of a file in a running process.
 type FileMapping struct {
 	PID        uint32
 	Exe        *Executable
 	Start, End uint64 // addresses
 }
 
-// Mapped calls yield with a mapping of each executable that a process has, for those executables that want accepts.
-// Neither may call the Tracker.
+// Mapped calls yield for each file mapping of the running processes whose executable want accepts. Neither function may
+// call the Tracker.
 func (t *Tracker) Mapped(want func(*Executable) bool, yield func(FileMapping)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -360,5 +354,5 @@ func (t *Tracker) Mapped(want func(*Executable) bool, yield func(FileMapping)) {
 	}
 }
 
-// MayHang reports whether reading the file may take for ever, as on a mount whose server is gone.
+// MayHang reports whether reads of the file may block forever, as on a mount whose server is gone.
 func (e *Executable) MayHang() bool { return e.remote }

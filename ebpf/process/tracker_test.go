@@ -31,7 +31,7 @@ type memoryStore struct {
 	processes map[uint32]unwind.Process
 	pages     map[unwind.Directory]map[uint64]*unwind.Page
 	next      uint32
-	full      bool // nothing may be built that no walk wants
+	full      bool // only pages that walks miss may be built
 }
 
 func newMemoryStore() *memoryStore {
@@ -184,8 +184,8 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestPagesAreBuiltWhenWalksWantThem asks for one rule of libc, and finds its page,
-// and no other, where walks in the kernel look for it.
+// TestPagesAreBuiltWhenWalksWantThem asks for one rule of libc, and finds its page, and no other page, where walks in
+// the kernel look it up.
 func TestPagesAreBuiltWhenWalksWantThem(t *testing.T) {
 	sleep := exec.Command("sleep", "60")
 	if err := sleep.Start(); err != nil {
@@ -276,7 +276,7 @@ func TestLifeOfAProcess(t *testing.T) {
 
 	tracker.Update(func(b *Batch) {
 		b.Exec(200, 20, "prog")
-		b.Map(150, 20, jit(0x7000)) // late news from before
+		b.Map(150, 20, jit(0x7000)) // a late record from before
 		b.Map(210, 20, jit(0x9000))
 		b.Fork(100, 11, 20) // later still
 	})
@@ -312,8 +312,7 @@ func TestLifeOfAProcess(t *testing.T) {
 	}
 }
 
-// TestPrograms has a process that executes one program after the other before a
-// sample of any is read.
+// TestPrograms has a process that executes one program after another before any sample of it is read.
 func TestPrograms(t *testing.T) {
 	tracker, _ := newTracker(t, fakeProc(t))
 	jit := func(start uint64) procfs.Mapping { return procfs.Mapping{Start: start, End: start + 0x1000} }
@@ -397,7 +396,8 @@ func TestIgnore(t *testing.T) {
 	}
 }
 
-// TestSampleOnly: other processes than those named are ignored, also new ones, and those that start another program.
+// TestSampleOnly: all processes that are not listed are ignored, also new ones, and processes that start another
+// program.
 func TestSampleOnly(t *testing.T) {
 	tracker, store := newTracker(t, fakeProc(t))
 	if err := tracker.Scan(); err != nil {
@@ -426,8 +426,8 @@ func TestSampleOnly(t *testing.T) {
 	}
 }
 
-// TestReplacedMapping: what was walked by the mappings of before is stale once another
-// file has come to a place that had one, until the store has got it.
+// TestReplacedMapping: after a file is mapped over another, walks by the earlier mappings are stale, until the store
+// has got the new mappings.
 func TestReplacedMapping(t *testing.T) {
 	const start = 0x10_0000_0000
 	tracker, store := newTracker(t, procfs.Default)
@@ -479,8 +479,8 @@ func TestReplacedMapping(t *testing.T) {
 	}
 }
 
-// TestMemoryForCode: memory that a Java VM may put code in comes to a place that had a
-// mapping, as when the VM commits more of what it had reserved.
+// TestMemoryForCode: memory in which a Java VM may put code is mapped over another mapping, as when the VM commits more
+// of its reserved memory.
 func TestMemoryForCode(t *testing.T) {
 	tracker, _ := newTracker(t, procfs.Default)
 	pid := uint32(os.Getpid())
@@ -497,8 +497,8 @@ func TestMemoryForCode(t *testing.T) {
 	}
 }
 
-// TestErrorsNameTheFile: what is wrong with a file is reported once, wherever it is mapped and
-// however often it was written to.
+// TestErrorsNameTheFile: the error of a file is reported once, in whatever processes the file is mapped and however
+// often it was written to.
 func TestErrorsNameTheFile(t *testing.T) {
 	tracker, _ := newTracker(t, procfs.Default)
 	path := filepath.Join(t.TempDir(), "jit-1.dump")
@@ -531,8 +531,8 @@ func TestErrorsNameTheFile(t *testing.T) {
 	}
 }
 
-// TestEndedProcessIsNoError: of a process that has ended nothing is noted, and what cannot be read of others is one
-// error at whatever addresses.
+// TestEndedProcessIsNoError: an ended process causes no error. Failed reads of other processes are one error, whatever
+// the addresses are.
 func TestEndedProcessIsNoError(t *testing.T) {
 	tracker, _ := newTracker(t, procfs.Default)
 	ended := exec.Command("true")
@@ -541,7 +541,7 @@ func TestEndedProcessIsNoError(t *testing.T) {
 	}
 	for i := range int64(300) {
 		for _, pid := range []int{ended.ProcessState.Pid(), os.Getpid()} {
-			_, err := procfs.Default.Memory(uint32(pid)).ReadAt(make([]byte, 8), 0x100+8*i) // nothing is mapped there
+			_, err := procfs.Default.Memory(uint32(pid)).ReadAt(make([]byte, 8), 0x100+8*i) // no memory is mapped there
 			if err == nil {
 				t.Fatal("it could be read")
 			}
@@ -554,7 +554,7 @@ func TestEndedProcessIsNoError(t *testing.T) {
 	}
 }
 
-// slowRuntime is a language whose only runtime is any file, and does not answer until it may.
+// slowRuntime is a language that takes any file for its runtime. The runtime does not answer until it may.
 type slowRuntime struct{ asked, mayAnswer chan bool }
 
 func (s slowRuntime) Detect(string, *elffile.File) runtime.Library { return s }
@@ -565,8 +565,8 @@ func (s slowRuntime) Attach(runtime.Process) (runtime.Code, error) {
 	return nil, runtime.ErrUnknown
 }
 
-// TestReadersDoNotWait: while a process is asked for the code of its runtime, which may take
-// long, samples of all processes are understood.
+// TestReadersDoNotWait: while a runtime is asked for its code in a process, which may take long, samples of all
+// processes can be resolved.
 func TestReadersDoNotWait(t *testing.T) {
 	slow := slowRuntime{make(chan bool), make(chan bool)}
 	tracker := NewTracker(newMemoryStore(), procfs.FS{Root: t.TempDir()}, &filework.Pool{}, []runtime.Language{slow})
@@ -604,7 +604,7 @@ func TestReadersDoNotWait(t *testing.T) {
 	}
 }
 
-// TestAtAllocatesNothing: every sample looks its process up.
+// TestAtAllocatesNothing: every sample looks up its process.
 func TestAtAllocatesNothing(t *testing.T) {
 	tracker, _ := newTracker(t, fakeProc(t))
 	if err := tracker.Scan(); err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// unloads is how often code objects have gone from a process. Safe for concurrent use.
+// unloads counts how often code objects were removed from a process. Safe for concurrent use.
 type unloads struct {
 	mu      sync.Mutex
-	counter uint64    // its address, 0: not known yet
-	none    bool      // there is none
-	count   uint64    // when it was read last
-	since   time.Time // when it was that at first; zero: from the beginning on
+	counter uint64    // address of the counter; 0 while unknown
+	none    bool      // the process has no counter
+	count   uint64    // value of the counter at the last read
+	since   time.Time // when it first had that value; zero if from the start
 }
 
-// read reads the counter, and reports whether it was the same at an earlier time.
+// read reads the counter, and reports whether it had the same value at an earlier time.
 func (u *unloads) read(runs runtime.Unloading, m runtime.Memory, bias uint64, when time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -37,13 +37,13 @@ func (u *unloads) read(runs runtime.Unloading, m runtime.Memory, bias uint64, wh
 		return false
 	}
 	if count := binary.NativeEndian.Uint64(b[:]); count != u.count {
-		u.count, u.since = count, time.Now() // of the time before this read nothing is known
+		u.count, u.since = count, time.Now() // the value before this read is unknown
 	}
 	return u.since.Before(when)
 }
 
-// Kept reports whether all code objects that were read of the process until now, with the interpreter of a sample, were
-// there at an earlier time, too: none has gone since.
+// Kept reports whether all code objects that were read from the process so far, with the interpreter of a sample,
+// already existed at an earlier time: none has been removed since.
 func (i *Interpretation) Kept(t *Tracker, by *Interpreter, when time.Time) bool {
 	runs, ok := by.runs.(runtime.Unloading)
 	if !ok {

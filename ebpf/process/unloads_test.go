@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// countingMemory has a counter at address 8, and says so as a runtime does.
+// countingMemory has a counter at address 8, and reports it as a runtime does.
 type countingMemory struct {
 	runtime.Memory
 	count uint64
@@ -31,7 +31,8 @@ func (m *countingMemory) ReadAt(b []byte, addr int64) (int, error) {
 	return len(b), nil
 }
 
-// TestUnloads: nothing has gone since a time if the counter was 0 all the time, or was read with the same value before.
+// TestUnloads: no code was removed since a time if the counter was 0 all the time, or had the same value at an earlier
+// read.
 func TestUnloads(t *testing.T) {
 	m, u := &countingMemory{}, unloads{}
 	read := func(when time.Time, want bool) {

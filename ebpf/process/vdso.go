@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// openVDSO reads the vdso from this process's own memory: it is the same one in all processes of this host. That of a
-// process that has ended, which may have run elsewhere, is read where m says.
+// openVDSO reads the vdso from this process's own memory: all processes of the host have the same one. The vdso of an
+// ended process, which may have run on another host, is read from the process's memory at m.
 func openVDSO(fs procfs.FS, m *procfs.Mapping) (*Executable, *image) {
 	e := &Executable{Path: procfs.VDSO}
 	var content []byte
@@ -31,11 +31,11 @@ func openVDSO(fs procfs.FS, m *procfs.Mapping) (*Executable, *image) {
 		e.BuildID = file.BuildID()
 	}
 	i := newImage(e, file)
-	i.mapped = uint64(len(content)) // more than its segment: on arm64, two pages of which it fills half of one
+	i.mapped = uint64(len(content)) // more than its segment, which on arm64 fills half of one of two pages
 	return e, i
 }
 
-// maxVDSO is more than any vdso has.
+// maxVDSO is more than the size of any vdso.
 const maxVDSO = 1 << 20
 
 func readVDSO() ([]byte, error) {

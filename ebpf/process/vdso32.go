@@ -9,16 +9,16 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// maxVDSOs32 bounds the vdsos of 32-bit tasks that are kept. The kernel has one; more are those of
-// processes that have written to theirs.
+// maxVDSOs32 bounds the vdsos of 32-bit tasks that are kept. The kernel has one; processes that write to theirs have
+// more.
 const maxVDSOs32 = 16
 
-// isVDSO32 reports whether a mapping is the vdso of a 32-bit task: that of others is never so low.
+// isVDSO32 reports whether a mapping is the vdso of a 32-bit task. The vdso of a 64-bit task is never so low.
 func isVDSO32(m *procfs.Mapping) bool { return m.Path == procfs.VDSO && m.End <= 1<<32 }
 
-// vdso32 returns the vdso of a 32-bit process and takes a reference to it, nil if it cannot be had. This process
-// has another one, so it is read from the memory of that process, which may have written to it: it stands for the
-// vdsos of equal bytes alone.
+// vdso32 returns the vdso of a 32-bit process and takes a reference to it, or nil if it cannot be read. This process
+// has a 64-bit vdso, so vdso32 reads the memory of the 32-bit process. That process may have written to its vdso, so
+// only vdsos with equal bytes share an executable.
 func (x *executables) vdso32(pid uint32, m *procfs.Mapping) (e *Executable, fresh bool) {
 	content := make([]byte, min(m.End-m.Start, maxVDSO))
 	if _, err := x.fs.Memory(pid).ReadAt(content, int64(m.Start)); err != nil {
@@ -32,7 +32,7 @@ func (x *executables) vdso32(pid uint32, m *procfs.Mapping) (e *Executable, fres
 			return nil, false
 		}
 		e, fresh = x.add(newVDSO32(content)), true
-		e.refs++ // kept for ever
+		e.refs++ // never freed
 		x.vdsos32[key] = e
 	}
 	e.refs++

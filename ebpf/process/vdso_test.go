@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// TestVDSODirectory: the vdso's mapping, all of it, has its pages in the unwind
-// tables. Where signal handlers return to is in it on arm64.
+// TestVDSODirectory: the whole mapping of the vdso has its pages in the unwind tables. On arm64, the return address of
+// signal handlers is in it.
 func TestVDSODirectory(t *testing.T) {
 	tracker, _ := newTracker(t, procfs.Default)
 	pid := uint32(os.Getpid())

@@ -9,33 +9,31 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// View is what is known of a process at one moment: its name, its address space, and the
-// code that its language runtimes have made. It stays as it is. *View is an unwind.Space
-// that builds pages of rows where they are missing.
+// View is the state of a process at one moment: its name, its address space, and the code that its language runtimes
+// have generated. It does not change. *View is an unwind.Space that builds pages of rows if they are missing.
 type View struct {
 	tracker        *Tracker
 	pid            uint32
 	time           uint64
 	comm           string
 	changes        changes
-	unreported     bool // the process ran another program than was reported
+	unreported     bool // the process ran a program that was not reported
 	execs          int
 	mappings       mappings
 	code           []*JITCode
 	interpretation *interpretation
-	interpreter    *Interpreter // of it
+	interpreter    *Interpreter // of interpretation
 }
 
-// At returns what is known of a process at a time: of the present program, or of one that
-// it ran before.
+// At returns the View of a process at a time, in its present program or in an earlier one.
 func (t *Tracker) At(pid uint32, time uint64) View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.at(t.state.processes[pid], pid, time)
 }
 
-// AtExec is At for a time at which the kernel's number of the program was exec, 0: not known. Of another program than
-// the one that was reported, nothing is known.
+// AtExec is like At, for a time at which exec was the kernel's number of the process's program, 0 if unknown. If that
+// program was not reported, the View has no mappings and no code.
 func (t *Tracker) AtExec(pid uint32, time uint64, exec uint32) View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +50,7 @@ func (t *Tracker) AtExec(pid uint32, time uint64, exec uint32) View {
 	return v
 }
 
-// at returns what is known of a process at a time. The caller holds t.mu.
+// at returns the View of a process at a time. The caller holds t.mu.
 func (t *Tracker) at(p *Process, pid uint32, time uint64) View {
 	v := View{tracker: t, pid: pid, time: time}
 	if p == nil || time < p.begun { // another process had the PID
@@ -76,17 +74,17 @@ func (t *Tracker) at(p *Process, pid uint32, time uint64) View {
 	return v
 }
 
-// Comm returns the name that the process had, "" if that is not known.
+// Comm returns the name that the process had, or "" if unknown.
 func (v *View) Comm() string { return v.comm }
 
 // Machine returns the instruction set of the process.
 func (v *View) Machine() elf.Machine { return v.tracker.machine }
 
-// Code returns the code that the process's language runtimes make.
+// Code returns the code that the process's language runtimes have generated.
 func (v *View) Code() []*JITCode { return v.code }
 
-// Program returns the file that the process runs, 0 if that is not known: of the files that it has mapped, the one at
-// the lowest address (Linux, fs/binfmt_elf.c: programs are mapped below libraries, and their interpreter with those).
+// Program returns the file of the program that the process runs, or 0 if unknown. It is the mapped file at the lowest
+// address: the kernel maps programs below libraries and below program interpreters (Linux, fs/binfmt_elf.c).
 func (v *View) Program() unwind.ExeID {
 	for _, m := range v.mappings {
 		if m.exe != nil {
@@ -96,13 +94,13 @@ func (v *View) Program() unwind.ExeID {
 	return 0
 }
 
-// Stale reports whether mappings of the given generation are not those that the process
-// had: it had started another program by then, or put another file where there was one.
+// Stale reports whether the mappings of a generation were outdated at the time of the View: the process had started
+// another program, or had mapped one file over another.
 func (v *View) Stale(generation uint32) bool {
 	return generation != 0 && (v.unreported || v.changes.stale(v.time, generation))
 }
 
-// find returns the mapping that holds an address. Of memory in doubt nothing is known.
+// find returns the mapping that holds an address, unless that mapping is in doubt.
 func (v *View) find(addr uint64) (mapping, bool) {
 	m, ok := v.mappings.find(addr)
 	if !ok || m.doubt {
@@ -111,7 +109,7 @@ func (v *View) find(addr uint64) (mapping, bool) {
 	return m, true
 }
 
-// Rule returns the rule that holds at an address.
+// Rule returns the unwind rule at an address.
 func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	m, ok := v.find(addr)
 	switch {
@@ -131,14 +129,13 @@ func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	switch {
 	case !ok:
 		return unwind.WideRule{}, unwind.PageMissing
-	case rule.CFA == unwind.CFAAbsent: // nor is there code now
+	case rule.CFA == unwind.CFAAbsent: // there is no code at addr now
 		return unwind.WideRule{}, unwind.NoRow
 	}
 	return rule, unwind.Unset
 }
 
-// CallFrame returns what call frame information states about an address, and by how
-// much the file is loaded above its ELF virtual addresses; false where nothing is.
+// CallFrame returns the call frame information for an address and the load bias of its file, or false if there is none.
 func (v *View) CallFrame(addr uint64) (c unwind.CallFrame, bias uint64, ok bool) {
 	m, ok := v.find(addr)
 	if !ok || !m.hasPages() {
@@ -149,8 +146,8 @@ func (v *View) CallFrame(addr uint64) (c unwind.CallFrame, bias uint64, ok bool)
 	return c, m.bias, ok
 }
 
-// Mapped returns Unset if the process has an executable mapping at an address, and
-// otherwise why none is known.
+// Mapped returns Unset if the process has an executable mapping at an address, and otherwise the reason why none is
+// known.
 func (v *View) Mapped(addr uint64) unwind.Outcome {
 	if len(v.mappings) == 0 {
 		return unwind.ProcessUnknown
@@ -161,7 +158,7 @@ func (v *View) Mapped(addr uint64) unwind.Outcome {
 	return unwind.Unset
 }
 
-// Outermost reports whether the code at an address is that at which the kernel starts the file mapped there.
+// Outermost reports whether an address is in the code at the entry point of the file mapped there.
 func (v *View) Outermost(addr uint64) bool {
 	m, ok := v.find(addr)
 	if !ok || !m.hasPages() {
@@ -172,8 +169,8 @@ func (v *View) Outermost(addr uint64) bool {
 	return outermost
 }
 
-// Locate returns the executable that holds an address, and its ELF virtual
-// address there; 0 and the address itself when there is none.
+// Locate returns the executable that holds an address and the ELF virtual address there, or 0 and the address itself if
+// there is none.
 func (v *View) Locate(addr uint64) (exe unwind.ExeID, vaddr uint64) {
 	m, ok := v.find(addr)
 	if !ok || m.exe == nil {
@@ -182,12 +179,12 @@ func (v *View) Locate(addr uint64) (exe unwind.ExeID, vaddr uint64) {
 	return m.exe.ID, addr - m.bias
 }
 
-// recentPages bounds the pages that an executable remembers for walks in user
-// space while the store has no room for them.
+// recentPages bounds the pages of an executable that are kept for walks in user space because the store has no room for
+// them.
 const recentPages = 16
 
-// rule returns the rule that holds at vaddr, and makes its page resident. Pages around it may go to ahead. There is a
-// rule with an error, too: when the store has no room, or the page cannot be read.
+// rule returns the unwind rule at vaddr and makes its page resident. It may queue pages around it in ahead. It may
+// return a rule together with an error: the store has no room, or the page cannot be read.
 func (e *Executable) rule(
 	store Store, ahead *stretches, vaddr uint64,
 ) (rule unwind.WideRule, ok bool, err error) {
@@ -198,7 +195,7 @@ func (e *Executable) rule(
 	n := i.directory.Page(vaddr)
 	i.building.Lock()
 	defer i.building.Unlock()
-	if rule, ok := store.Rule(i.directory, vaddr); ok && rule.CFA != unwind.CFAAbsent { // another walk was faster
+	if rule, ok := store.Rule(i.directory, vaddr); ok && rule.CFA != unwind.CFAAbsent { // another walk built it
 		return rule, true, nil
 	}
 	if p := i.recent[n]; p != nil {
@@ -227,16 +224,15 @@ func (e *Executable) rule(
 	return p.Rule(vaddr), true, errors.Join(unreadable, err)
 }
 
-// Pauses between two readings of a process's mappings because an address was in
-// none of them.
+// Bounds of the pause between two reads of a process's mappings when no mapping holds a sampled address.
 const (
 	minPause = 100 * time.Millisecond
 	maxPause = 30 * time.Second
 )
 
-// Refresh reads the mappings of a process again, because an address was in none
-// of those known: not every mapping is reported, one that becomes executable
-// later for example. It does so less and less often while nothing new is found.
+// Refresh reads the mappings of a process again because no known mapping holds addr. The kernel does not report every
+// mapping, for example not one that becomes executable later. The pause between reads doubles while the address is not
+// found.
 func (t *Tracker) Refresh(pid uint32, addr uint64) {
 	t.mu.Lock()
 	p := t.state.processes[pid]
@@ -261,8 +257,7 @@ func (t *Tracker) Refresh(pid uint32, addr uint64) {
 	}
 }
 
-// mayRefresh reports whether it is time to read p's mappings again because of an address,
-// which they then may have.
+// mayRefresh reports whether to read p's mappings again now because of addr.
 func (p *Process) mayRefresh(addr uint64) bool {
 	m, ok := p.mappings.find(addr)
 	switch {
@@ -274,7 +269,7 @@ func (p *Process) mayRefresh(addr uint64) bool {
 		return false
 	}
 	for _, a := range p.attached {
-		a.tried = time.Time{} // the runtime may have begun since
+		a.tried = time.Time{} // the runtime may have started since
 	}
 	return true
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// The kernel has a page at one address in every process of x86-64, with three functions for programs that are older
-// than the vdso (Linux, arch/x86/entry/vsyscall/vsyscall_64.c). It emulates them: a program is seen at their starts.
+// Each x86-64 process has a page at a fixed address, with three functions for programs that are older than the vdso
+// (Linux, arch/x86/entry/vsyscall/vsyscall_64.c). The kernel emulates the functions, so samples only show their starts.
 const (
 	vsyscallPage = 0xffffffffff600000
 	vsyscallSize = 1024 // of a function
@@ -15,10 +15,10 @@ const (
 
 var vsyscallFunctions = [...]string{"gettimeofday", "time", "getcpu"}
 
-// VSyscallFile is what /proc/PID/maps calls that page.
+// VSyscallFile is the name of that page in /proc/PID/maps.
 const VSyscallFile = "[vsyscall]"
 
-// VSyscall returns the name of the function at an address in the vsyscall page, false for all other addresses.
+// VSyscall returns the name of the function at an address in the vsyscall page, or false for all other addresses.
 func VSyscall(addr uint64) (name string, ok bool) {
 	i := (addr - vsyscallPage) / vsyscallSize
 	if addr < vsyscallPage || i >= uint64(len(vsyscallFunctions)) {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Process returns the process that a thread is of; that is the thread itself for the PID of a
-// process.
+// Process returns the process of a thread. For the PID of a process, it is the process itself.
 func (f FS) Process(tid uint32) (uint32, error) {
 	path := f.path(tid, "/status")
 	b, err := os.ReadFile(path)
@@ -22,8 +21,8 @@ func (f FS) Process(tid uint32) (uint32, error) {
 	return 0, fmt.Errorf("%s: no Tgid", path)
 }
 
-// Lives reports whether a process exists and has not ended: one whose parent has not yet asked
-// how it ended does not live.
+// Lives reports whether a process exists and has not ended. A process that has ended, but whose parent has not waited
+// for it, does not live.
 func (f FS) Lives(pid uint32) bool {
 	fields, err := f.stat(pid)
 	if err != nil || len(fields) == 0 || fields[0] == "X" {
@@ -32,7 +31,7 @@ func (f FS) Lives(pid uint32) bool {
 	if fields[0] != "Z" {
 		return true
 	}
-	// The first thread may have ended before the others; then some other one lives.
+	// The first thread may have ended before other threads, which then still run.
 	threads, err := f.Threads(pid)
 	return err == nil && len(threads) > 1
 }

@@ -24,19 +24,17 @@ func (f FS) Cgroup(pid uint32) ([]string, error) {
 	return strings.Split(text, "\n"), nil
 }
 
-// Cgroups reads control groups as process 1 sees them. In a container with a
-// cgroup namespace of its own, as runtimes make them with cgroup v2, the paths of
-// /proc/PID/cgroup are cut off at the container: what runs next to us is
-// 0::/../ID, and the processes of our own container are 0::/, whatever its ID is
-// (cgroup_namespaces(7)). It is safe for concurrent use.
+// Cgroups reads control groups as process 1 sees them. In a container with its own cgroup namespace, as container
+// runtimes create them with cgroup v2, the paths of /proc/PID/cgroup are cut off at the container: containers next to
+// ours are 0::/../ID, and the processes of our own container are 0::/, whatever its ID is (cgroup_namespaces(7)).
+// Cgroups is safe for concurrent use.
 type Cgroups struct {
 	fs        FS
-	own, host *os.File // cgroup namespaces; nil if they are one or cannot be known
+	own, host *os.File // cgroup namespaces; nil if they are the same or unknown
 }
 
-// Cgroups returns a reader of control groups. Process 1 must be the host's (a
-// profiler runs in the host's PID namespace), and CAP_SYS_ADMIN is needed to look
-// from there; otherwise paths are as our own namespace shows them.
+// Cgroups returns a reader of control groups. Process 1 must be the host's (a profiler runs in the host's PID
+// namespace), and CAP_SYS_ADMIN is needed to read from its namespace; otherwise, paths are as in our own namespace.
 func (f FS) Cgroups() *Cgroups {
 	c := &Cgroups{fs: f}
 	own, err := os.Open(f.root() + "/self/ns/cgroup")
@@ -68,7 +66,7 @@ func (c *Cgroups) Cgroup(pid uint32) ([]string, error) {
 	var lines []string
 	var readErr error
 	if err := c.fromHost(func() { lines, readErr = c.fs.Cgroup(pid) }); err != nil {
-		return c.fs.Cgroup(pid) // not allowed: what we see ourselves
+		return c.fs.Cgroup(pid) // not allowed: as in our own namespace
 	}
 	return lines, readErr
 }
@@ -86,7 +84,7 @@ func (c *Cgroups) fromHost(read func()) error {
 		}
 		read()
 		if err := unix.Setns(int(c.own.Fd()), unix.CLONE_NEWCGROUP); err == nil {
-			runtime.UnlockOSThread() // else the thread ends with this goroutine
+			runtime.UnlockOSThread() // otherwise the thread ends with this goroutine
 		}
 		done <- nil
 	}()

@@ -30,9 +30,8 @@ func TestCgroupsOfOurOwnNamespace(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestCgroupsFromPrivateNamespace reads from a thread that is in a cgroup
-// namespace of its own, as a profiler in a container is; the process's stands for
-// the host's.
+// TestCgroupsFromPrivateNamespace reads from a thread in its own cgroup namespace, as of a profiler in a container. The
+// process's namespace stands for the host's.
 func TestCgroupsFromPrivateNamespace(t *testing.T) {
 	need.Root(t)
 	self := uint32(os.Getpid())

@@ -17,32 +17,30 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs/helper"
 )
 
-// File is a regular file that is open for reading. It is an *os.File if it is local, see Local: reading it does not
-// hang then. Reading others may take for ever, but keeps this process from nothing, not even from ending.
+// File is a regular file that is open for reading. A local file, see Local, is an *os.File, and reading it does not
+// hang. Reads of other files may block forever, but they do not keep this process from working or from ending.
 type File interface {
 	io.ReaderAt
 	io.Closer
 	Name() string
-	Stat() (fs.FileInfo, error) // whose Sys is a *unix.Stat_t, or a *syscall.Stat_t
+	Stat() (fs.FileInfo, error) // its Sys is a *unix.Stat_t or a *syscall.Stat_t
 }
 
-// Open opens a regular file for reading whose absolute path is seen from the
-// root directory root. Symbolic links, absolute ones too, stay inside it: a
-// container must not send us to files of the host. With root "" the path is one of
-// this host, whose links of /proc are followed too.
+// Open opens a regular file for reading. name is an absolute path below the root directory root. Symbolic links, also
+// absolute ones, stay inside root: a container must not send us to files of the host. With root "", name is a path of
+// this host, and links of /proc are also followed.
 //
-// Other files are not opened at all, for opening one can have an effect: it wakes
-// the other end of a pipe, rewinds a tape, starts a watchdog.
+// Open opens no other kinds of files, because opening one can have an effect: it wakes the other end of a pipe, rewinds
+// a tape, starts a watchdog.
 //
-// What asks a file system that may not answer is done by the helper.
+// The helper makes all system calls that depend on a file system that may not answer.
 func Open(root, name string) (File, error) { return open(root, name, anyOwner) }
 
-// OpenOwned is Open for a file that is believed only if it belongs to
-// the user uid or to root. The error is ErrNotOwned if it does not.
+// OpenOwned is like Open for a file that must belong to the user uid or to root. Otherwise, the error is ErrNotOwned.
 func OpenOwned(root, name string, uid uint32) (File, error) { return open(root, name, int64(uid)) }
 
-// OpenLink is Open for a link of /proc that leads to a file, whatever its name is, of a process with the root
-// directory root.
+// OpenLink is like Open for a link of /proc that leads to a file of a process with the root directory root. The file
+// may have any name.
 func OpenLink(root, name string) (File, error) {
 	return openBy(root, "", name, anyOwner, func() (int, error) { return findLink(name) })
 }
@@ -64,7 +62,7 @@ func open(root, name string, owner int64) (File, error) {
 	return openBy(root, root, name, owner, func() (int, error) { return findQuickly(root, name) })
 }
 
-// ownLink reports whether a path means another file for each process.
+// ownLink reports whether a path means a different file in each process.
 func ownLink(name string) bool {
 	for _, start := range []string{"/proc/self/", "/proc/thread-self/", "/dev/fd/", "/dev/std"} {
 		if strings.HasPrefix(name, start) {
@@ -74,8 +72,8 @@ func ownLink(name string) bool {
 	return false
 }
 
-// openBy opens a file in this process if it is certain that it is local, else by the helper. The name is seen from
-// below; root is that of the process that has the file.
+// openBy opens a file in this process if the file is certainly local, and otherwise through the helper. name is a path
+// below the directory below; root is the root directory of the process that has the file.
 func openBy(root, below, name string, owner int64, find func() (path int, err error)) (File, error) {
 	path, err := find()
 	if err == nil {
@@ -95,7 +93,7 @@ func openBy(root, below, name string, owner int64, find func() (path int, err er
 	return f, err
 }
 
-// openHere opens a file in this process, which cannot end while the file's server does not answer.
+// openHere opens a file in this process. The process cannot end while the file's server does not answer.
 func openHere(root, below, name string, owner int64) (File, error) {
 	f, err := openBelow(below, name, acceptOwner(owner))
 	if err != nil {
@@ -107,10 +105,10 @@ func openHere(root, below, name string, owner int64) (File, error) {
 	return ownForeign{f}, nil
 }
 
-// ownForeign is a file that this process reads though it is not local where there is no helper.
+// ownForeign is a file that is not local, but that this process reads itself because there is no helper.
 type ownForeign struct{ *os.File }
 
-// StatOf returns what the file system says of an open file now.
+// StatOf returns the present status of an open file.
 func StatOf(f File) (*unix.Stat_t, error) {
 	switch f := f.(type) {
 	case *foreign:
@@ -136,12 +134,12 @@ type foreign struct {
 	name string
 
 	mu      sync.Mutex
-	channel *helper.Channel // nil: closed
+	channel *helper.Channel // nil if closed
 }
 
 func (f *foreign) Name() string { return f.name }
 
-// call asks the helper for something of the file. The answer begins with an error number.
+// call sends a request about the file to the helper. The answer starts with an error number.
 func (f *foreign) call(op string, request, reply []byte) (n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,7 +192,7 @@ func (f *foreign) now() (*unix.Stat_t, error) {
 	return statIn(reply[answerSize:]), nil
 }
 
-// Close implements File. It waits for nobody: the helper closes the file.
+// Close implements File. It does not wait: the helper closes the file.
 func (f *foreign) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,7 +217,7 @@ func (i fileInfo) ModTime() time.Time { return time.Unix(i.stat.Mtim.Unix()) }
 func (i fileInfo) IsDir() bool        { return false }
 func (i fileInfo) Sys() any           { return &i.stat }
 
-// askFor has the helper open a file.
+// askFor asks the helper to open a file.
 func askFor(root, below, name string, owner int64) (File, error) {
 	c, err := helper.Take()
 	if err != nil {
@@ -245,7 +243,7 @@ func askFor(root, below, name string, owner int64) (File, error) {
 	return &foreign{name: below + name, channel: c}, nil
 }
 
-// Requests to the helper, by their first byte, in this machine's byte order. An answer begins with an error number.
+// Requests to the helper, by their first byte, in this machine's byte order. An answer starts with an error number.
 const (
 	opOpen   = iota // owner (8 bytes), root, below, name, zeros between: a descriptor, or a file for the requests below
 	opRead          // offset (8), size (4): bytes
@@ -256,7 +254,7 @@ const (
 	maxRead    = 64 << 10
 )
 
-// Error numbers of the helper that are none of the system's.
+// Error numbers of the helper that are not the system's.
 const (
 	notRegular = 1 << 16
 	notOwned   = notRegular + 1
@@ -281,7 +279,7 @@ func errorOf(reply []byte) error {
 	}
 }
 
-// answer begins an answer.
+// answer returns the start of an answer.
 func answer(err error) []byte {
 	var errno unix.Errno
 	n := uint32(0)
@@ -310,18 +308,18 @@ func bytesOf(stat *unix.Stat_t) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(stat)), unsafe.Sizeof(*stat))
 }
 
-// A process that was started as the helper is nothing else.
+// init serves as the helper, and does not return, in a process that was started as the helper.
 func init() {
 	helper.Serve(func() helper.Handler { return &server{} }, func() {
 		if own, err := OwnPages(); err == nil {
-			_ = ReleasePages(own) // what Go touches when it starts, 20 MB of a large executable
+			_ = ReleasePages(own) // pages that Go touches when it starts, 20 MB of a large executable
 		}
 	})
 }
 
-// server answers in the helper.
+// server answers requests in the helper.
 type server struct {
-	file  *os.File // nil: none is open
+	file  *os.File // nil if none is open
 	reply []byte
 }
 
@@ -391,7 +389,7 @@ func (s *server) read(off int64, size uint32) []byte {
 	}
 }
 
-// room returns an answer without an error that has room for size bytes more.
+// room returns an answer without an error, with room for size more bytes.
 func (s *server) room(size uint32) []byte {
 	if uint32(cap(s.reply)) < answerSize+size {
 		s.reply = make([]byte, answerSize+size)

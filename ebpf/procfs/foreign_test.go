@@ -20,8 +20,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestForeign reads a file of a FUSE file system: what is open in this process is none of its files. Meanwhile it
-// hangs, and other files are read.
+// TestForeign reads a file of a FUSE file system: this process has none of the file system's files open. Then the file
+// system hangs, and other files are read.
 func TestForeign(t *testing.T) {
 	need.Root(t)
 	content := bytes.Repeat([]byte("0123456789abcdef"), 3*maxRead/16)
@@ -75,7 +75,7 @@ func TestForeign(t *testing.T) {
 	}
 	done := make(chan error, 2)
 	go func() {
-		_, err := f.ReadAt(make([]byte, 1), 0) // nothing is cached
+		_, err := f.ReadAt(make([]byte, 1), 0) // no data is cached
 		done <- err
 	}()
 	go func() {
@@ -109,7 +109,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// openBelowFolder returns what this process has open below a folder.
+// openBelowFolder returns the files below a folder that this process has open.
 func openBelowFolder(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -124,8 +124,7 @@ func openBelowFolder(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestHelperEnds: when the helper was killed another one is started, and calls that were on their way have their
-// result.
+// TestHelperEnds: after the helper was killed, another helper is started, and pending calls get their result.
 func TestHelperEnds(t *testing.T) {
 	value := uint64(4711)
 	read := func() {
@@ -151,7 +150,8 @@ func TestHelperEnds(t *testing.T) {
 	})
 }
 
-// TestMemoryThatIsNone: what cannot be read is no byte, at once and where a piece before it could be read.
+// TestMemoryThatIsNone: memory that cannot be read gives no bytes, both at the start and after a piece that can be
+// read.
 func TestMemoryThatIsNone(t *testing.T) {
 	own := Default.Memory(uint32(os.Getpid()))
 	if n, err := own.ReadAt(make([]byte, 8), 8); n != 0 || !errors.Is(err, unix.EFAULT) {
@@ -178,7 +178,7 @@ func TestMemoryThatIsNone(t *testing.T) {
 	}
 }
 
-// TestResident: pages that were never touched, or are none, are not in memory.
+// TestResident: pages that were never touched, and addresses without a page, are not in memory.
 func TestResident(t *testing.T) {
 	page := os.Getpagesize()
 	memory, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

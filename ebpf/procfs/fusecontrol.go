@@ -6,20 +6,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fuseControl is the file system in which the kernel shows all connections to FUSE servers, fusectl: as it is
-// mounted, or mounted for nobody to see but us.
+// fuseControl is fusectl, the file system in which the kernel shows all connections to FUSE servers: as it is mounted,
+// or as a private mount of this process.
 var fuseControl struct {
 	mu     sync.Mutex
-	dir    int // 0: not mounted
+	dir    int // 0 if not mounted
 	failed bool
 }
 
-// fuseMounted reports whether this host has a file system of FUSE, or that cannot be known. It takes two microseconds.
+// fuseMounted reports whether this host has a FUSE file system. It returns true if that is unknown. It takes two
+// microseconds.
 func fuseMounted() bool {
 	fuseControl.mu.Lock()
 	defer fuseControl.mu.Unlock()
 	if fuseControl.dir == 0 && !fuseControl.failed {
-		if unix.Access("/sys/fs/fuse", unix.F_OK) == unix.ENOENT { // to mount it would load the kernel's module
+		if unix.Access("/sys/fs/fuse", unix.F_OK) == unix.ENOENT { // mounting it would load the kernel's module
 			return false
 		}
 		dir, err := mountFUSEControl()
@@ -29,7 +30,7 @@ func fuseMounted() bool {
 		return true
 	}
 	var stat unix.Stat_t
-	const alone = 2 // links to a folder without folders
+	const alone = 2 // links to a folder without subfolders
 	return unix.Fstat(fuseControl.dir, &stat) != nil || stat.Nlink > alone
 }
 
@@ -38,7 +39,7 @@ func mountFUSEControl() (dir int, err error) {
 	if dir, err = unix.Open("/sys/fs/fuse/connections", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 		var stat unix.Statfs_t
 		if unix.Fstatfs(dir, &stat) == nil && stat.Type == magic {
-			return dir, nil // where it is mounted no right is needed
+			return dir, nil // an existing mount needs no privilege
 		}
 		unix.Close(dir)
 	}

@@ -17,7 +17,7 @@ func (f FS) Identity(pid uint32) (inner, uid uint32, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	inner = pid // kernels without PID namespaces do not say
+	inner = pid // kernels without PID namespaces do not report it
 	found := false
 	for line := range strings.Lines(string(b)) {
 		fields := strings.Fields(line)
@@ -43,8 +43,8 @@ func number(text string) (uint32, error) {
 	return uint32(n), err
 }
 
-// Owner returns the effective user ID of a process, 0 if it is gone. It reads no file:
-// the directory of a process belongs to its user, unless that process is not dumpable.
+// Owner returns the effective user ID of a process, or 0 if the process is gone. It reads no file: the directory of a
+// process belongs to its user, unless that process is not dumpable.
 func (f FS) Owner(pid uint32) uint32 {
 	var stat unix.Stat_t
 	if unix.Stat(f.path(pid, ""), &stat) != nil {
@@ -53,8 +53,8 @@ func (f FS) Owner(pid uint32) uint32 {
 	return stat.Uid
 }
 
-// MountNamespace names the mount namespace of a process, "mnt:[4026531841]", or the
-// process itself if that is not known.
+// MountNamespace returns the name of the mount namespace of a process, "mnt:[4026531841]", or the name of the process
+// itself if that is unknown.
 func (f FS) MountNamespace(pid uint32) string {
 	name, err := os.Readlink(f.path(pid, "/ns/mnt"))
 	if err != nil {

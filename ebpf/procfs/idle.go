@@ -12,7 +12,7 @@ import (
 // on every architecture that Linux still runs on.
 const userHZ = 100
 
-// CPUTime is for how long a CPU was idle since boot, waiting for I/O included, and busy, in steps of 10 ms.
+// CPUTime is how long a CPU was idle since boot, including waits for I/O, and how long it was busy, in steps of 10 ms.
 type CPUTime struct{ Idle, Busy time.Duration }
 
 // CPUTimes returns the times of each CPU that is online; see proc_stat(5).

@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestInstance has a shell begin a copy of itself and another program, and then execute one itself.
+// TestInstance has a shell start a copy of itself and another program, and then execute a program itself.
 func TestInstance(t *testing.T) {
 	need.Tools(t, "bash")
 	cmd := exec.Command("bash", "-c", `(read -r line <&3; :) & echo $!; sleep 1000 & echo $!

@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// standIns are threads of processes whose first thread has ended before the others, by PID. Memory and files of such a
-// process are to be had through another thread alone.
+// standIns are threads of processes whose first thread has ended before other threads, by PID. The memory and files of
+// such a process are only accessible through another thread.
 var standIns struct {
 	byPID sync.Map // uint32: uint32
 	count atomic.Int64
 }
 
-// maxStandIns bounds the processes that are remembered.
+// maxStandIns bounds the remembered processes.
 const maxStandIns = 1024
 
-// thread returns the thread through which memory and files of a process are to be had: the first one, whose number is
-// the PID, as long as it is there.
+// thread returns the thread through which the memory and files of a process are accessible. That is the first thread,
+// whose number is the PID, while it exists.
 func (f FS) thread(pid uint32) uint32 {
 	if standIns.count.Load() == 0 || f.root() != Default.root() {
 		return pid
@@ -34,13 +34,13 @@ func (f FS) thread(pid uint32) uint32 {
 	return f.standIn(pid)
 }
 
-// hasThread reports whether a thread is of a process.
+// hasThread reports whether a thread belongs to a process.
 func (f FS) hasThread(pid, tid uint32) bool {
 	return unix.Access(f.path(pid, fmt.Sprintf("/task/%d", tid)), unix.F_OK) == nil
 }
 
-// standIn looks for a thread that has not ended of a process whose first thread has, and remembers it. It returns the
-// PID if there is none.
+// standIn looks for a thread that has not ended in a process whose first thread has ended, and remembers it. It returns
+// the PID if there is none.
 func (f FS) standIn(pid uint32) uint32 {
 	if _, known := standIns.byPID.LoadAndDelete(pid); known {
 		standIns.count.Add(-1)
@@ -72,5 +72,6 @@ func (f FS) standIn(pid uint32) uint32 {
 	return pid
 }
 
-// Leaderless reports whether a process is known to go on without its first thread. Nothing is reported when it ends.
+// Leaderless reports whether a process is known to continue without its first thread. The kernel does not report the
+// end of such a process.
 func (f FS) Leaderless(pid uint32) bool { return f.thread(pid) != pid }

@@ -15,14 +15,14 @@ const (
 	vfatMagic     = 0x4d44
 )
 
-// Local reports whether a file is on a file system of this kernel over a disk or
-// memory. Reading others, of FUSE or a network, may take for ever, and so may the
-// system call that says which it is: call it where that is no harm. A mapping of such
-// a file must not be read at all: a thread that waits for a page cannot be preempted.
+// Local reports whether a file is on a file system of this kernel over a disk or memory. Reads of other files, on FUSE
+// or a network, may block forever, and so may the system call that identifies the file system: call Local only where
+// that does no harm. A mapping of such a file must not be read at all, because a thread that waits for a page cannot be
+// preempted.
 //
-// Root is the root directory of the process that has the file, /proc/PID/root, or "" for
-// one of this host, as in Open. It matters for overlays only: what users have
-// mounted in a user namespace of their own may be over FUSE, and is not local.
+// root is the root directory of the process that has the file, /proc/PID/root, or "" for a file of this host, as in
+// Open. It matters only for overlays: an overlay that users have mounted in their own user namespace may be over FUSE,
+// and is not local.
 func Local(root string, f *os.File) bool {
 	var stat unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &stat); err != nil {
@@ -42,8 +42,8 @@ func Local(root string, f *os.File) bool {
 	return false
 }
 
-// localKinds are the names of those file systems in mountinfo, and of those that the kernel makes up, whose files
-// openFound refuses.
+// localKinds are the names in mountinfo of the local file systems and of the file systems that the kernel makes up,
+// whose files openFound refuses.
 var localKinds = map[string]bool{
 	"ext2": true, "ext3": true, "ext4": true, "xfs": true, "btrfs": true, "f2fs": true, "zfs": true, "bcachefs": true,
 	"tmpfs": true, "devtmpfs": true, "ramfs": true, "rootfs": true, "hugetlbfs": true,
@@ -53,8 +53,8 @@ var localKinds = map[string]bool{
 	"bpf": true, "devpts": true,
 }
 
-// knownLocal reports whether it is certain that what a descriptor stands for is local, or made up by the kernel. It
-// asks nothing of the file system: the descriptor may be one of O_PATH. Root is as in Local.
+// knownLocal reports whether the file of a descriptor is certainly local, or made up by the kernel. It makes no
+// requests to the file system: the descriptor may be one of O_PATH. root is as in Local.
 func knownLocal(root string, fd int) bool {
 	id, ok := mountID(fd)
 	if !ok {
@@ -65,7 +65,7 @@ func knownLocal(root string, fd int) bool {
 		process = path.Dir(path.Clean(root))
 	}
 	m := mountWith(process, id)
-	if m.kind == "" { // the file may be this host's all the same
+	if m.kind == "" { // the file may still be one of this host
 		m = mountWith("/proc/self", id)
 	}
 	switch m.kind {
@@ -78,7 +78,7 @@ func knownLocal(root string, fd int) bool {
 	return localKinds[m.kind]
 }
 
-// memoryMount returns the mount of files in memory without a name, memfd_create(2), which no namespace has.
+// memoryMount returns the mount of unnamed files in memory, memfd_create(2), which is in no namespace.
 var memoryMount = sync.OnceValue(func() uint64 {
 	fd, err := unix.MemfdCreate("mount", unix.MFD_CLOEXEC)
 	if err != nil {

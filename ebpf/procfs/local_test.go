@@ -15,17 +15,17 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// mountOverlay mounts an overlay with a file, all below the working directory and in memory,
-// as the directories of an overlay cannot be on another one. With sayReady a script says where
-// it is and waits for the end of its input.
+// mountOverlay mounts an overlay with a file, all below the working directory and in memory, because the directories of
+// an overlay cannot be on another overlay. With sayReady, a script prints its directory and waits for the end of its
+// input.
 const (
 	mountOverlay = `mount -t tmpfs tmpfs . && cd "$PWD" && mkdir lower upper work merged && echo text >lower/file &&
 		mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged`
 	sayReady = `pwd -P && read line`
 )
 
-// TestLocal looks at a file of a disk, and at files of overlays that were mounted by this
-// host's administrator or by a user, as processes in several namespaces have them.
+// TestLocal checks a file of a disk, and files of overlays that were mounted by this host's administrator or by a user,
+// as processes in several namespaces have them.
 func TestLocal(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "nsenter", "unshare", "mount")
@@ -65,7 +65,7 @@ func TestLocal(t *testing.T) {
 			if got := Local(root, f); got != test.want {
 				t.Errorf("local: %v", got)
 			}
-			// What a user has mounted is that in the hands of others, too.
+			// A file that a user has mounted is not local for other processes either.
 			if !test.want && Local("", f) {
 				t.Error("local for us")
 			}
@@ -87,7 +87,7 @@ func rootIn(t *testing.T, pid int) string {
 }
 
 // TestOverlayOverFUSE: an overlay of a container, mounted by this host's administrator, is not local if one of its
-// layers is not, such as those of images that are fetched when they are read.
+// layers is not, such as a layer of an image that is fetched when it is read.
 func TestOverlayOverFUSE(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "nsenter", "unshare", "mount")
@@ -119,9 +119,9 @@ func TestOverlayOverFUSE(t *testing.T) {
 	}
 }
 
-// startReady starts a script in a directory, which lasts as long as the test, and returns its
-// process and what it calls the directory when that is ready. Its root is the one of the mount
-// namespace: below another one nobody may make a user namespace.
+// startReady starts a script in a directory, for the duration of the test, and returns its process and the script's
+// name for the directory when that is ready. The script's root is the root of the mount namespace, because a process
+// with another root may not make a user namespace.
 func startReady(t *testing.T, dir, script string) (pid int, folder string) {
 	t.Helper()
 	cmd := exec.Command("nsenter", "--mount=/proc/self/ns/mnt", "--wd="+dir, "sh", "-c", "exec "+script)

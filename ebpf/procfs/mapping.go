@@ -36,24 +36,23 @@ type Mapping struct {
 	Start, End uint64 // addresses, End exclusive
 	Offset     uint64 // of Start in the file
 	Perms      Perms
-	Deleted    bool   // the file has no name any more
-	Shortened  bool   // of Path only the last element is there, see MaxPaths
+	Deleted    bool   // the file no longer has a name
+	Shortened  bool   // Path has only its last element, see MaxPaths
 	Dev        uint64 // device of the file, as unix.Mkdev; on some file systems (btrfs, overlayfs) not what stat says
 	Inode      uint64 // 0 if no file
-	Generation uint64 // of the inode, as perf's records have it; /proc does not
-	// Path is the file's path in the process's mount namespace, or a name in
-	// brackets, or empty for anonymous memory. Line feeds are decoded and the
-	// mark of a deleted file is cut off. The kernel writes a line feed as \012
-	// but no backslash as anything else, so a file whose name really holds
-	// these characters is told wrongly: open it through MapFilePath.
+	Generation uint64 // of the inode, as in perf's records; /proc does not report it
+	// Path is the file's path in the process's mount namespace, or a name in brackets, or empty for anonymous memory.
+	// Line feeds are decoded and the mark of a deleted file is cut off. The kernel writes a line feed as \012 but does
+	// not escape a backslash, so the path is wrong if a file's name really holds these characters: open the file
+	// through MapFilePath.
 	Path string
 }
 
 // VDSO is the Path of the code that the kernel maps into every process.
 const VDSO = "[vdso]"
 
-// HasFile reports whether a regular file, with or without a name, or a memfd is
-// mapped: something that can be opened through MapFilePath.
+// HasFile reports whether a regular file, with or without a name, or a memfd is mapped: a file that can be opened
+// through MapFilePath.
 func (m *Mapping) HasFile() bool {
 	return m.Inode != 0 && strings.HasPrefix(m.Path, "/") && !strings.HasPrefix(m.Path, "//")
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mappings returns all mappings of a process in the order of their addresses.
-// Threads of kernel origin and zombies have none, but for those whose first thread alone has ended.
+// Mappings returns all mappings of a process in the order of their addresses. Kernel threads have none. Zombies have
+// none, unless only their first thread has ended.
 func (f FS) Mappings(pid uint32) ([]Mapping, error) {
 	return f.mappingsOf(pid, func(Perms) bool { return true })
 }
@@ -29,8 +29,7 @@ func (f FS) mappingsOf(pid uint32, keep func(Perms) bool) ([]Mapping, error) {
 	return found, err
 }
 
-// SelfMappings returns all mappings of this process, whatever its PID is where the
-// file system was mounted.
+// SelfMappings returns all mappings of this process, whatever its PID is in the mounted file system.
 func (f FS) SelfMappings() ([]Mapping, error) {
 	return mappings(f.root()+"/self/maps", func(Perms) bool { return true })
 }
@@ -53,23 +52,23 @@ func mappings(path string, keep func(Perms) bool) ([]Mapping, error) {
 	return mappings, nil
 }
 
-// errMalformed says that a line of /proc/PID/maps is not as proc(5) says.
+// errMalformed says that a line of /proc/PID/maps does not have the form of proc(5).
 var errMalformed = errors.New("malformed line")
 
 // maxLine is longer than any line of /proc/PID/maps: a path has at most 4,096
 // bytes, each shown as up to four.
 const maxLine = 32 << 10
 
-// MaxPaths bounds the bytes of the paths of one process: 65,530 mappings of files
-// with long names would take 256 MiB. Of further paths only the last element is kept.
+// MaxPaths bounds the bytes of the paths of one process: 65,530 mappings of files with long names would take 256 MiB.
+// Further paths keep only their last element.
 const MaxPaths = 8 << 20
 
-// parseMaps parses the content of /proc/PID/maps. It allocates for the result
-// only, and paths of neighbouring mappings of one file share their memory.
+// parseMaps parses the content of /proc/PID/maps. It allocates only for the result, and paths of neighbouring mappings
+// of one file share their memory.
 func parseMaps(r io.Reader, keep func(Perms) bool) ([]Mapping, error) {
 	var mappings []Mapping
 	var rawPath []byte // of the last mapping kept
-	paths := 0         // bytes of all of them
+	paths := 0         // bytes of all paths
 	lines := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -136,8 +135,8 @@ type lineParser struct {
 	failed bool
 }
 
-// number takes a number in base 10 or 16, and the separator behind it. The last
-// field of a line may lack its separator if that is a space.
+// number takes a number in base 10 or 16, and the separator after it. The last field of a line may lack its separator
+// if that is a space.
 func (p *lineParser) number(base uint64, separator byte) uint64 {
 	v, i := uint64(0), 0
 	for ; i < len(p.rest); i++ {
@@ -162,7 +161,7 @@ func (p *lineParser) number(base uint64, separator byte) uint64 {
 	return v
 }
 
-// digitValue returns 255 for what is no digit.
+// digitValue returns the value of a hexadecimal digit, or 255 for any other byte.
 func digitValue(c byte) uint64 {
 	switch {
 	case c >= '0' && c <= '9':
@@ -173,7 +172,7 @@ func digitValue(c byte) uint64 {
 	return 255
 }
 
-// perms takes "rwxp" and the space behind it.
+// perms takes "rwxp" and the space after it.
 func (p *lineParser) perms() Perms {
 	if len(p.rest) < 5 || p.rest[4] != ' ' {
 		p.failed = true
@@ -193,8 +192,8 @@ func (p *lineParser) perms() Perms {
 	return perms
 }
 
-// decodePath undoes what the kernel does to paths: \012 for a line feed, and
-// " (deleted)" behind the path of a file without a name.
+// decodePath reverses the changes that the kernel makes to paths: \012 for a line feed, and " (deleted)" after the path
+// of a file without a name.
 func decodePath(path []byte) (decoded string, deleted bool) {
 	if len(path) > 0 && path[0] == '/' {
 		path, deleted = bytes.CutSuffix(path, []byte(" (deleted)"))

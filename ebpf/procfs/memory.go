@@ -13,20 +13,20 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs/helper"
 )
 
-// Memory reads the memory of a process of this host, by address. It needs the right to
-// trace the process, and reads whatever program the process runs at the time.
+// Memory reads the memory of a process of this host, by address. It needs the right to trace the process, and reads the
+// memory of the program that the process runs at the time.
 type Memory struct {
 	PID  uint32
-	kept io.ReaderAt // of a process that has ended; nil: it is read of the process
+	kept io.ReaderAt // memory of an ended process; nil to read a running process
 }
 
-// Memory returns the memory of a process. That of a process is always equal.
+// Memory returns the memory of a process. All values for one process are equal.
 func (f FS) Memory(pid uint32) Memory { return Memory{pid, f.kept} }
 
 // thread returns the thread through which the memory is read.
 func (m Memory) thread() uint32 { return Default.thread(m.PID) }
 
-// OfEnded reports whether it is the memory that was kept of a process.
+// OfEnded reports whether the memory is the kept memory of an ended process.
 func (m Memory) OfEnded() bool { return m.kept != nil }
 
 // ReadAt implements io.ReaderAt.
@@ -54,9 +54,8 @@ func (m Memory) ReadAt(b []byte, addr int64) (int, error) {
 // maxPieces is how many pieces one system call reads (UIO_MAXIOV).
 const maxPieces = 1024
 
-// ReadEach reads size bytes at each of the addresses, one behind another, to b, which
-// has room for them. It returns how many of the addresses could be read: those behind
-// the first that could not are not read. There is never an error.
+// ReadEach reads size bytes at each of the addresses, one after another, to b, which has room for them. It stops at the
+// first address that cannot be read, and returns how many could be read. The error is always nil.
 func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int, err error) {
 	if m.kept != nil {
 		for i, addr := range addrs {
@@ -79,10 +78,10 @@ func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int, err erro
 	return done, nil
 }
 
-// read reads what fits into one answer of the helper. Where this host has file systems of FUSE, pages may be of a file
-// whose server has taken the request and does not answer: the helper reads those that the process does not have in
-// memory. Other waits end with this process. A page that the process loses between the look and the read, which takes
-// a microsecond, is not seen.
+// read reads at most one answer of the helper. If this host has FUSE file systems, pages may be of a file whose server
+// has taken the request and does not answer: the helper reads pages that the process does not have in memory. All other
+// waits end when this process ends. If the process loses a page between the check and the read, which takes a
+// microsecond, read does not notice.
 func (m Memory) read(addrs []uint64, size int, b []byte) (n int, err error) {
 	if fuseMounted() && !m.resident(addrs, size) {
 		n, err = m.askFor(addrs, size, b)
@@ -97,8 +96,8 @@ func (m Memory) read(addrs []uint64, size int, b []byte) (n int, err error) {
 	return readMemory(m.thread(), b, remote)
 }
 
-// resident reports whether the process has all pages of size bytes at each of the addresses in memory, so that
-// reading them asks no file system (Linux, Documentation/admin-guide/mm/pagemap.rst).
+// resident reports whether the process has all pages of size bytes at each of the addresses in memory, so that reading
+// them requires no file system (Linux, Documentation/admin-guide/mm/pagemap.rst).
 func (m Memory) resident(addrs []uint64, size int) bool {
 	pages, err := unix.Open(fmt.Sprintf("/proc/%d/pagemap", m.thread()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -128,7 +127,7 @@ func (m Memory) resident(addrs []uint64, size int) bool {
 	return true
 }
 
-// askFor has the helper read.
+// askFor asks the helper to read.
 func (m Memory) askFor(addrs []uint64, size int, b []byte) (n int, err error) {
 	c, err := helper.Take()
 	if err != nil {

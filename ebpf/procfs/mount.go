@@ -12,29 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxMounts bounds what is read of the mounts of one namespace: users can have 100,000
-// of them, with long names.
+// MaxMounts bounds the bytes that are read of the mounts of one namespace: users can have 100,000 mounts with long
+// names.
 const MaxMounts = 4 << 20
 
-// maxMountLine is how much is read of the line of a mount. The options of an overlay, at its end, have a page.
+// maxMountLine bounds the bytes that are read of the line of a mount. The options of an overlay, at its end, take up to
+// a page.
 const maxMountLine = 16 << 10
 
-// initialUserNamespace is the inode of the user namespace that all others descend from
-// (Linux, include/uapi/linux/nsfs.h).
+// initialUserNamespace is the inode of the user namespace from which all user namespaces descend (Linux,
+// include/uapi/linux/nsfs.h).
 const initialUserNamespace = 0xeffffffd
 
 // mount is the mount of a file.
 type mount struct {
-	device, kind string   // of its file system; "" if it was not found
-	layers       []string // of an overlay: the folders that it is made of
-	// host says that the administrator of this host has mounted it: nobody else can attach a mount to a namespace that
-	// belongs to the initial user namespace. What containers have that the administrator runs in a user namespace is
-	// also mounted in the namespace of PID 1.
+	device, kind string   // of its file system; "" if the mount was not found
+	layers       []string // folders of an overlay
+	// host says that the administrator of this host has mounted it: no other user can attach a mount to a namespace
+	// that belongs to the initial user namespace. If the administrator runs a container in a user namespace, its mounts
+	// are also mounted in the namespace of PID 1.
 	host bool
 }
 
-// mountID returns the ID of the mount through which a file was opened. It stays that of
-// this mount at least until the file is closed.
+// mountID returns the ID of the mount through which a file was opened. The mount keeps the ID at least until the file
+// is closed.
 func mountID(fd int) (id uint64, ok bool) {
 	var stat unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &stat)
@@ -56,7 +57,7 @@ func mountWith(process string, id uint64) (m mount) {
 	return m
 }
 
-// placeOf divides what eachMount calls the rest of a mount's line.
+// placeOf splits the rest of a mount's line, see eachMount.
 func placeOf(rest string) (point, kind, options string) {
 	// /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 	before, after, _ := strings.Cut(rest, " - ")
@@ -69,8 +70,8 @@ func placeOf(rest string) (point, kind, options string) {
 	return point, "", ""
 }
 
-// layersIn returns the folders that are named in the options of an overlay (Linux,
-// Documentation/filesystems/overlayfs.rst), as who mounted it named them.
+// layersIn returns the folders in the options of an overlay (Linux, Documentation/filesystems/overlayfs.rst), under the
+// names that the mounting user gave.
 func layersIn(options string) (layers []string) {
 	for option := range strings.SplitSeq(options, ",") {
 		switch name, value, _ := strings.Cut(option, "="); name {
@@ -81,8 +82,8 @@ func layersIn(options string) (layers []string) {
 	return layers
 }
 
-// overForeign reports whether a folder of an overlay is on a file system that is not local, as the namespace of a
-// process shows it, which is that of who mounted the overlay. Of a relative name only the end is known.
+// overForeign reports whether a folder of an overlay is on a file system that is not local, in the mount namespace of a
+// process, which must be the namespace of the mounting user. Only the end of a relative name is known.
 func overForeign(process string, layers []string) bool {
 	type on struct {
 		point string
@@ -103,8 +104,8 @@ func overForeign(process string, layers []string) bool {
 	return slices.ContainsFunc(found, func(m on) bool { return m.point != "" && !m.local })
 }
 
-// mountedOn reports whether a device is mounted in the namespace of a process, and that
-// belongs to the host's user namespace.
+// mountedOn reports whether a device is mounted in the namespace of a process, and the namespace belongs to the host's
+// user namespace.
 func mountedOn(process, device string) bool {
 	found := false
 	host := eachMount(process, func(fields []string) bool {
@@ -114,21 +115,21 @@ func mountedOn(process, device string) bool {
 	return found && host
 }
 
-// eachMount calls f for the mounts that a process can see, with the first three fields of its line and the rest,
-// until f returns false, and reports whether their namespace belongs to the host's user namespace.
+// eachMount calls f for the mounts that a process can see, with the first three fields of the mount's line and the
+// rest, until f returns false. It reports whether the mount namespace belongs to the host's user namespace.
 func eachMount(process string, f func(fields []string) bool) (host bool) {
 	dir, err := unix.Open(process, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(dir)
-	mounts, err := openAt(dir, "mountinfo") // it stays in the namespace that the process is in now
+	mounts, err := openAt(dir, "mountinfo") // it keeps the namespace that the process is in now
 	if err != nil {
 		return false
 	}
 	defer mounts.Close()
-	// A process that is in a namespace of the host after that was in one before: only the
-	// host's administrator could have brought it there.
+	// A process that is in a namespace of the host after that was also in one before: only the host's administrator
+	// could have moved it there.
 	host = hostOwns(dir)
 	in := bufio.NewReaderSize(io.LimitReader(mounts, MaxMounts), maxMountLine)
 	for {

@@ -14,17 +14,17 @@ var (
 	// ErrNotRegular says that a path names a directory, device, pipe or socket, or
 	// a file that the kernel makes up.
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrNotOwned says that a file belongs to a user who has no say here.
+	// ErrNotOwned says that a file belongs to a user whose files are not accepted.
 	ErrNotOwned = errors.New("belongs to another user")
 
 	errMayHang = errors.New("the file system may not answer")
 )
 
-// OpenRegular opens a regular file of this host for reading, and no other file; see Open. Opening and reading it
-// may take for ever: it is for files that the administrator names.
+// OpenRegular opens a regular file of this host for reading, and no other kind of file; see Open. Opening and reading
+// it may block forever, so it is only for files that the administrator names.
 func OpenRegular(name string) (*os.File, error) { return openBelow("", name, nil) }
 
-// acceptOwner returns what accepts files of a user and of root only, or nil for anyOwner.
+// acceptOwner returns a function that accepts only files of a user and of root, or nil for anyOwner.
 func acceptOwner(owner int64) func(*unix.Stat_t) error {
 	if owner == anyOwner {
 		return nil
@@ -52,8 +52,8 @@ func openFound(path int, name string, accept func(*unix.Stat_t) error) (*os.File
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	// Else os would have the runtime poll the file, and a FUSE server that does not answer
-	// to that would stop all that waits for the network.
+	// Otherwise, os would have the runtime poll the file. If a FUSE server does not answer the poll, everything that
+	// waits for the network stops.
 	if err := unix.SetNonblock(fd, false); err != nil {
 		unix.Close(fd)
 		return nil, &os.PathError{Op: "fcntl", Path: name, Err: err}
@@ -61,10 +61,11 @@ func openFound(path int, name string, accept func(*unix.Stat_t) error) (*os.File
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// resolveCached lets openat2(2) fail with EAGAIN where it would ask a file system (linux/openat2.h).
+// resolveCached makes openat2(2) fail with EAGAIN if it would make a request to a file system (linux/openat2.h).
 const resolveCached = 0x20
 
-// findQuickly is find that asks no file system but local ones. The error is errMayHang if that is not enough.
+// findQuickly is like find, but makes requests only to local file systems. The error is errMayHang if that is not
+// enough.
 func findQuickly(root, name string) (fd int, err error) {
 	top, resolve := root, uint64(unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 	if root == "" {
@@ -94,11 +95,11 @@ func findQuickly(root, name string) (fd int, err error) {
 	return 0, &os.PathError{Op: "openat2", Path: root + name, Err: err}
 }
 
-// findLink returns a descriptor that stands for the file that a link of /proc leads to. That asks nothing of its file
+// findLink returns a descriptor of the file that a link of /proc leads to. It makes no request to the file's file
 // system.
 func findLink(name string) (fd int, err error) { return find("", name) }
 
-// find returns a descriptor that stands for a file, which it does not open.
+// find returns a descriptor of a file without opening the file.
 func find(root, name string) (fd int, err error) {
 	if root == "" {
 		if fd, err = unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
@@ -118,7 +119,7 @@ func find(root, name string) (fd int, err error) {
 	return fd, nil
 }
 
-// openat2 tries again when the kernel could not be sure that nothing moved.
+// openat2 tries again if the kernel cannot be sure that no folder has moved.
 func openat2(dir int, name string, how *unix.OpenHow) (fd int, err error) {
 	for range 8 {
 		fd, err = unix.Openat2(dir, name, how)
@@ -129,9 +130,8 @@ func openat2(dir int, name string, how *unix.OpenHow) (fd int, err error) {
 	return fd, err
 }
 
-// reopen opens the very file that path, opened with O_PATH, stands for, if it is a
-// regular one that is accepted. nil accepts all. It does not wait for the holder
-// of a lease (fcntl(2)).
+// reopen opens the very file that path, opened with O_PATH, stands for, if it is a regular file and accepted. A nil
+// accept accepts all files. reopen does not wait for the holder of a lease (fcntl(2)).
 func reopen(path int, accept func(*unix.Stat_t) error) (fd int, err error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(path, &stat); err != nil {
@@ -152,18 +152,17 @@ func reopen(path int, accept func(*unix.Stat_t) error) (fd int, err error) {
 	return fd, nil
 }
 
-// RefusedError says that a file was found and not opened.
+// RefusedError says that a file was found but not opened.
 type RefusedError struct {
 	Stat unix.Stat_t // of the file
-	Err  error       // why
+	Err  error       // the reason
 }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// madeUp reports whether a file is in one of the file systems through which the
-// kernel shows itself. Their files look regular, but reading them may block or use
-// up what others want to read.
+// madeUp reports whether a file is in a file system through which the kernel shows itself. Such files look regular, but
+// reading them may block, or use up data that other programs want to read.
 func madeUp(fd int) bool {
 	var stat unix.Statfs_t
 	if err := unix.Fstatfs(fd, &stat); err != nil {
@@ -177,8 +176,8 @@ func madeUp(fd int) bool {
 	return false
 }
 
-// SameFolder reports whether two paths of folders of /proc or this host lead to the same folder. It asks nothing of a
-// file system that may not answer.
+// SameFolder reports whether two paths of folders of /proc or this host lead to the same folder. It makes no request to
+// a file system that may not answer.
 func SameFolder(a, b string) bool {
 	var stats [2]unix.Statx_t
 	for i, name := range []string{a, b} {
@@ -196,7 +195,7 @@ func SameFolder(a, b string) bool {
 		stats[0].Dev_minor == stats[1].Dev_minor
 }
 
-// ReadLocalDir describes what is in a folder below the root directory root, by name, if it is local.
+// ReadLocalDir describes the entries of a folder below the root directory root, by name, if the folder is local.
 func ReadLocalDir(root, name string) ([]os.FileInfo, error) {
 	path, err := findQuickly(root, name)
 	if err != nil {
@@ -212,7 +211,7 @@ func ReadLocalDir(root, name string) ([]os.FileInfo, error) {
 	}
 	var infos []os.FileInfo
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil { // else it is gone
+		if info, err := entry.Info(); err == nil { // otherwise it is gone
 			infos = append(infos, info)
 		}
 	}

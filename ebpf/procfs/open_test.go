@@ -54,7 +54,7 @@ func makeFiles(t *testing.T) (root string, special []string) {
 	special = []string{"fifo", "directory", "socket"}
 	if os.Getuid() == 0 {
 		must(unix.Mknod(at("character"), unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5)))) // zero
-		must(unix.Mknod(at("block"), unix.S_IFBLK|0o644, int(unix.Mkdev(7, 200))))   // a loop device that nobody uses
+		must(unix.Mknod(at("block"), unix.S_IFBLK|0o644, int(unix.Mkdev(7, 200))))   // an unused loop device
 		special = append(special, "character", "block")
 	} else if os.Getenv("REQUIRE_KERNEL") == "1" {
 		t.Fatal("REQUIRE_KERNEL=1 but device files need root")
@@ -62,8 +62,8 @@ func makeFiles(t *testing.T) (root string, special []string) {
 	return root, special
 }
 
-// Opening a pipe wakes or blocks its other end, opening a device may rewind a
-// tape or start a watchdog: their type is looked at first.
+// Opening a pipe wakes or blocks its other end, and opening a device may rewind a tape or start a watchdog: their type
+// is checked first.
 func TestOpenLeavesSpecialFilesAlone(t *testing.T) {
 	root, special := makeFiles(t)
 	for _, name := range special {
@@ -111,7 +111,7 @@ func TestOpenLeavesSpecialFilesAlone(t *testing.T) {
 	}
 }
 
-// Files that the kernel makes up may block, or be used up by whoever reads them.
+// Files that the kernel makes up may block, or a read may use up their data.
 func TestOpenRefusesFilesOfTheKernel(t *testing.T) {
 	root := t.TempDir()
 	for _, target := range []string{"/proc/self/mem", "/proc/kmsg", "/sys/kernel/notes"} {

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// OwnPages returns the mappings of our own executable that hold what is in the file:
-// text and constants. Memory that was written to before it became read-only is not
-// among them: the loader writes the relocations of a position-independent executable.
+// OwnPages returns the mappings of our own executable that have the same content as the file: text and constants. It
+// leaves out memory that was written to before it became read-only, as the loader does to relocate a
+// position-independent executable.
 func OwnPages() ([]Mapping, error) {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -59,9 +59,9 @@ func writtenTo() (map[uint64]bool, error) {
 	return written, nil
 }
 
-// ReleasePages takes the pages from the resident memory of this process. The kernel
-// maps those that are needed again from its page cache. Initializers touch most of
-// them, and nothing does after that: those of the Kubernetes client touch 20 MB.
+// ReleasePages removes the pages from the resident memory of this process. The kernel maps pages that are needed again
+// from its page cache. Most pages are touched only by initializers: the initializers of the Kubernetes client touch 20
+// MB.
 func ReleasePages(own []Mapping) error {
 	for _, m := range own {
 		_, _, errno := syscall.Syscall(syscall.SYS_MADVISE, uintptr(m.Start), uintptr(m.End-m.Start),

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReleasePages: the executable's pages leave the resident memory, and code and
-// constants are there again when they are needed.
+// TestReleasePages: the executable's pages leave the resident memory, and code and constants are available again when
+// they are needed.
 func TestReleasePages(t *testing.T) {
 	own, err := OwnPages()
 	require.NoError(t, err)
@@ -46,9 +46,8 @@ func resident(t *testing.T, mappings []Mapping) int {
 	return total
 }
 
-// TestOwnPagesAreOfTheFile: memory that was written to before it became read-only, as
-// the loader does with relocations of a position-independent executable, would lose
-// its content.
+// TestOwnPagesAreOfTheFile: memory that was written to before it became read-only would lose its content, for example
+// the relocations that the loader writes in a position-independent executable.
 func TestOwnPagesAreOfTheFile(t *testing.T) {
 	exe, err := os.Open("/proc/self/exe")
 	require.NoError(t, err)

@@ -12,11 +12,11 @@ import (
 // Cwd returns the working directory of a process as the process sees it.
 func (f FS) Cwd(pid uint32) (string, error) { return os.Readlink(f.path(pid, "/cwd")) }
 
-// MaxCmdline bounds what is read of the arguments of a process, which may be 6 MiB.
+// MaxCmdline bounds the bytes that are read of the arguments of a process, which may have 6 MiB.
 const MaxCmdline = 64 << 10
 
-// Cmdline returns the arguments of a process joined with spaces, as it shows them, up to
-// MaxCmdline: a process may overwrite them. Kernel threads have none.
+// Cmdline returns the arguments of a process, joined with spaces, up to MaxCmdline. A process may overwrite its
+// arguments. Kernel threads have none.
 func (f FS) Cmdline(pid uint32) (string, error) {
 	file, err := os.Open(f.path(pid, "/cmdline"))
 	if err != nil {

@@ -1,10 +1,8 @@
-// Package procfs reads what a profiler needs from /proc: processes, their
-// mappings, names and control groups. Source of the formats: proc(5) and the
-// kernel's Documentation/filesystems/proc.rst.
+// Package procfs reads the data that a profiler needs from /proc: processes, their mappings, names and control groups.
+// Source of the formats: proc(5) and the kernel's Documentation/filesystems/proc.rst.
 //
-// A process may end at any moment. Reads of one that has gone return an error
-// for which errors.Is(err, fs.ErrNotExist) or errors.Is(err, syscall.ESRCH)
-// holds; Gone reports both.
+// A process may end at any moment. Reads of a process that has gone return an error for which errors.Is(err,
+// fs.ErrNotExist) or errors.Is(err, syscall.ESRCH) holds; Gone reports both.
 package procfs
 
 import (
@@ -27,11 +25,11 @@ var Default = FS{}
 type FS struct {
 	Root string // where it is mounted; "" is /proc
 
-	kept io.ReaderAt // memory of the only process, which has ended; nil: this host's processes
+	kept io.ReaderAt // memory of the only process, which has ended; nil for this host's processes
 }
 
-// Ended stands for the file system of a host with one process that has ended. Its memory was kept, and its files are
-// those of this host.
+// Ended returns the file system of a host with one process that has ended. memory is the process's kept memory; its
+// files are files of this host.
 func Ended(memory io.ReaderAt) FS {
 	const nowhere = "/proc/0" // there is no process 0
 	return FS{Root: nowhere, kept: memory}
@@ -48,8 +46,7 @@ func (f FS) path(pid uint32, name string) string {
 	return f.root() + "/" + strconv.FormatUint(uint64(pid), 10) + name
 }
 
-// Gone reports whether err says that the process, or what was asked of it, does
-// not exist any more.
+// Gone reports whether err says that the process, or the requested part of it, no longer exists.
 func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }
@@ -90,21 +87,18 @@ func (f FS) Comm(pid uint32) (string, error) {
 	return strings.TrimSuffix(string(b), "\n"), nil
 }
 
-// ExePath returns the path of the executable as the process sees it, with
-// " (deleted)" at its end if the file is gone. Kernel threads have none and give
-// an error that is Gone.
+// ExePath returns the path of the executable as the process sees it, with " (deleted)" at its end if the file is gone.
+// Kernel threads have none; the error satisfies Gone.
 func (f FS) ExePath(pid uint32) (string, error) { return os.Readlink(f.path(f.thread(pid), "/exe")) }
 
-// MapFilePath returns a path that opens the very file that is mapped at
-// [start, end), also when it was deleted or replaced. It needs CAP_SYS_ADMIN or
-// CAP_CHECKPOINT_RESTORE and works while the process has that mapping.
+// MapFilePath returns a path that opens the very file that is mapped at [start, end), even after the file was deleted
+// or replaced. It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE and works while the process has that mapping.
 func (f FS) MapFilePath(pid uint32, start, end uint64) string {
 	return f.path(f.thread(pid), fmt.Sprintf("/map_files/%x-%x", start, end))
 }
 
-// RootPath returns a path that opens path as the process sees it, in its mount
-// namespace and root directory. Symbolic links in path that begin with a slash
-// lead out of it, to this host's root; paths of mappings have none.
+// RootPath returns a path that opens path as the process sees it, in its mount namespace and root directory. Symbolic
+// links in path that start with a slash lead out of it, to this host's root; paths of mappings have none.
 func (f FS) RootPath(pid uint32, path string) string {
 	if f.kept != nil {
 		return path

@@ -119,7 +119,7 @@ func TestMalformedMaps(t *testing.T) {
 	}
 }
 
-// The running kernel's own format, against what the process knows of itself.
+// The running kernel's own format, compared with the process's own knowledge of itself.
 func TestOwnMappings(t *testing.T) {
 	pid := uint32(os.Getpid())
 	mappings, err := Default.Mappings(pid)
@@ -181,7 +181,7 @@ func TestDeletedProgramWithLineFeed(t *testing.T) {
 	}
 	var mappings []Mapping
 	what := fmt.Sprintf("a mapping of %s is marked as deleted", path)
-	testkit.Eventually(t, what, func() bool { // it may have begun without its mappings yet
+	testkit.Eventually(t, what, func() bool { // it may have started, without its mappings yet
 		if mappings, err = Default.ExecMappings(uint32(cmd.Process.Pid)); err != nil {
 			t.Fatal(err)
 		}

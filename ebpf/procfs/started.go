@@ -10,7 +10,7 @@ import (
 // tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all machines.
 const tick = time.Second / 100
 
-// Started returns when a process began, to about a hundredth of a second (proc_pid_stat(5), starttime).
+// Started returns when a process started, to about a hundredth of a second (proc_pid_stat(5), starttime).
 func (f FS) Started(pid uint32) (time.Time, error) {
 	began, err := f.statNumbers(pid, 22)
 	if err != nil {
@@ -23,7 +23,7 @@ func (f FS) Started(pid uint32) (time.Time, error) {
 	return time.Now().Add(-age), nil
 }
 
-// ageOf returns how long ago a process began, of which start is the starttime.
+// ageOf returns how long ago a process with the given starttime started.
 func ageOf(start uint64) (time.Duration, error) {
 	var booted unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &booted); err != nil {

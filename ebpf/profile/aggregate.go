@@ -15,65 +15,65 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// aggregate counts equal samples between two collections. Nothing is named
-// here: frames stay addresses until somebody asks for profiles.
+// aggregate counts equal samples between two collections. Frames are addresses here, and are named only by a
+// collection.
 type aggregate struct {
 	begun   time.Time
-	ended   time.Time // set when it is no longer added to
-	from    uint64    // time of the first sample that belongs here, CLOCK_MONOTONIC
-	epoch   int64     // what samples' times are after, ns since 1970
+	ended   time.Time // set when the aggregate is complete
+	from    uint64    // time of the first sample, CLOCK_MONOTONIC
+	epoch   int64     // time of CLOCK_MONOTONIC 0, ns since 1970
 	options Options
-	nodes   *numa.Nodes // of CPUs
+	nodes   *numa.Nodes // NUMA nodes of CPUs
 	targets map[countsKey]*targetCounts
-	bytes   int            // of the keys of stacks
+	bytes   int            // size of the keys of stacks
 	key     []byte         // scratch of add
 	folded  []kernel.Frame // scratch of add
 }
 
-// countsKey distinguishes what becomes a profile of its own.
+// countsKey is the key of a profile.
 type countsKey struct {
-	target uint64 // its fingerprint
+	target uint64 // fingerprint of the target
 	kind   kind.Kind
 }
 
-// targetCounts is what one target did, by samples of one kind.
+// targetCounts counts the samples of one kind of one target.
 type targetCounts struct {
 	target    *target.Target
 	kind      kind.Kind
 	stacks    map[string]*weight // by key, see stack.appendKey
-	times     map[string][]int64 // when, ns since 1970, if that is wanted
+	times     map[string][]int64 // times of the samples, ns since 1970, with Options.Timestamps
 	processes map[uint32]*countedProcess
 }
 
-// weight is what a stack has.
+// weight is the sum of the samples of a stack.
 type weight struct {
 	value   uint64 // in the unit of the first value of the kind
 	samples uint64
-	largest uint64 // value of one of them
+	largest uint64 // largest value of a sample
 }
 
-// countedProcess is what one process did.
+// countedProcess counts the samples of one process.
 type countedProcess struct {
 	Process
-	program unwind.ExeID // the file that it runs, 0 if not known
+	program unwind.ExeID // the executable that it runs, 0 if unknown
 }
 
-// stack is what makes two samples different.
+// stack holds the fields by which samples are distinguished.
 type stack struct {
 	comm    string
-	pid     uint32 // 0 unless PIDs are labels, or some frame is in code of no file
-	thread  string // its name, "" unless that is a label
+	pid     uint32 // 0 unless PIDs are labels, or a frame is outside any file
+	thread  string // name of the thread, "" unless thread names are labels
 	tid     uint32 // 0 unless thread IDs are labels
 	cpu     uint32 // 0 unless CPUs are labels
-	node    int32  // 0 unless nodes of CPUs are labels; -1: not known
-	doing   doing  // what the thread does; zero unless it is known
+	node    int32  // 0 unless NUMA nodes are labels; -1 if unknown
+	doing   doing  // state of the thread; zero if unknown
 	outcome unwind.Outcome
 	kernel  []uint64       // addresses, leaf first
 	user    []kernel.Frame // leaf first
-	times   []int64        // when it was seen, if that is wanted; no part of the key
+	times   []int64        // times of the samples, with Options.Timestamps; not part of the key
 }
 
-// newAggregate returns an empty aggregate. Samples' times are after epoch, in ns since 1970.
+// newAggregate returns an empty aggregate. epoch is the time of CLOCK_MONOTONIC 0, in ns since 1970.
 func newAggregate(o Options, epoch int64, nodes *numa.Nodes) *aggregate {
 	return &aggregate{
 		begun:   time.Now(),
@@ -85,7 +85,7 @@ func newAggregate(o Options, epoch int64, nodes *numa.Nodes) *aggregate {
 	}
 }
 
-// add counts a sample for its target. waker is who has ended the wait of its thread, "" if that is not known.
+// add counts a sample for its target. waker is the waker that ended the wait of its thread, "" if unknown.
 func (a *aggregate) add(s *sampler.Sample, waker string) {
 	t := s.Target
 	of := countsKey{t.Fingerprint(), s.Kind}
@@ -136,14 +136,14 @@ func (a *aggregate) add(s *sampler.Sample, waker string) {
 	}
 }
 
-// countProcess counts a sample, which has a value.
+// countProcess counts a sample with a value for its process.
 func (c *targetCounts) countProcess(s *sampler.Sample, value uint64) {
 	p := c.processes[s.PID]
 	if p == nil {
 		p = &countedProcess{Process: Process{PID: s.PID}}
 		c.processes[s.PID] = p
 	}
-	p.Comm = s.ProcessComm // the latest
+	p.Comm = s.ProcessComm // the latest name
 	if s.Program != 0 {
 		p.program = s.Program
 	}
@@ -157,7 +157,7 @@ func (c *targetCounts) countProcess(s *sampler.Sample, value uint64) {
 	}
 }
 
-// samples returns how many were counted.
+// samples returns the number of counted samples.
 func (c *targetCounts) samples() (sum uint64) {
 	for _, p := range c.processes {
 		sum += p.Samples
@@ -165,7 +165,7 @@ func (c *targetCounts) samples() (sum uint64) {
 	return sum
 }
 
-// all yields every stack and what it has. The stack is valid until the next.
+// all yields every stack and its weight. A stack is valid until the next one.
 func (c *targetCounts) all(yield func(*stack, weight) bool) {
 	var s stack
 	for key, w := range c.stacks {
@@ -177,11 +177,11 @@ func (c *targetCounts) all(yield func(*stack, weight) bool) {
 	}
 }
 
-// hasCode is a flag of a frame in a key: its Code follows.
+// hasCode is a flag of a frame in a key: the frame's Code follows.
 const hasCode = 0x80
 
-// appendKey appends s as a key, from which decode reads it. The keys are all that is kept
-// of stacks, so a frame takes the 13 bytes that nearly all need.
+// appendKey appends s as a key that decode reads. Stacks are stored only as keys, so a frame takes just the 13 bytes
+// that nearly all frames need.
 func (s *stack) appendKey(b []byte) []byte {
 	b = append(b, s.comm...)
 	b = append(b, 0)
@@ -231,7 +231,7 @@ func (s *stack) decode(key string) {
 	}
 }
 
-// keyReader is the rest of a key.
+// keyReader reads the rest of a key.
 type keyReader string
 
 func (b *keyReader) byte() byte {

@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestKeysHoldStacks: what is read from a key is what it was made of, and stacks that differ
-// in anything have other keys.
+// TestKeysHoldStacks checks that decode restores a stack from its key, and that stacks that differ in any field have
+// different keys.
 func TestKeysHoldStacks(t *testing.T) {
 	frame := kernel.Frame{Vaddr: 1 << 40, Exe: 7, Flags: kernel.ReturnAddress}
 	inCode := kernel.Frame{Vaddr: 1 << 40, Exe: 7, Code: unwind.UnknownCode,

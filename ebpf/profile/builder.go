@@ -15,35 +15,34 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Executables knows the executables of frames; *sampler.Sampler is one.
+// Executables returns the executables of frames. *sampler.Sampler implements it.
 type Executables interface {
-	Executable(id unwind.ExeID) *process.Executable            // nil: not known any more
-	Source(e *process.Executable) process.Source               // the file that has its names
-	JITCode(exe unwind.ExeID) (*process.JITCode, bool)         // the code that it stands for, if it is no file
-	Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) // whose functions it stands for, if it is no file
+	Executable(id unwind.ExeID) *process.Executable            // nil if no longer known
+	Source(e *process.Executable) process.Source               // the file with the names of e
+	JITCode(exe unwind.ExeID) (*process.JITCode, bool)         // the JIT code that exe stands for, if it is not a file
+	Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) // the interpreter that exe stands for, if not a file
 }
 
-// Builder counts samples by target and stack, and makes profiles of them. Its methods may
-// be called concurrently.
+// Builder counts samples by target and stack, and makes pprof profiles. Its methods may be called concurrently.
 type Builder struct {
 	names *names
 	nodes *numa.Nodes
-	epoch int64 // when CLOCK_MONOTONIC was 0, ns since 1970
+	epoch int64 // time of CLOCK_MONOTONIC 0, ns since 1970
 
 	collecting sync.Mutex  // one Collect at a time; guards collected
-	collected  time.Time   // when Collect returned last
-	clock      pprof.Clock // of all profiles
+	collected  time.Time   // end of the last Collect
+	clock      pprof.Clock // for all profiles
 
 	mu       sync.Mutex
 	options  Options
 	current  *aggregate
-	past     []*aggregate // of options that have changed since the last Collect
-	replaced Options      // those before the last Update
-	updated  uint64       // when that was, of CLOCK_MONOTONIC; 0: never
+	past     []*aggregate // of earlier options since the last Collect
+	replaced Options      // the options before the last Update
+	updated  uint64       // time of the last Update, CLOCK_MONOTONIC; 0 if none
 	counts   counts
 }
 
-// New returns a Builder. Files are read by work. Close it after use.
+// New returns a Builder, which reads files through work. Close it after use.
 func New(o Options, e Executables, work *filework.Pool) (*Builder, error) {
 	now := time.Now()
 	b := &Builder{
@@ -60,15 +59,15 @@ func New(o Options, e Executables, work *filework.Pool) (*Builder, error) {
 	return b, nil
 }
 
-// Update is a change of options that cannot fail any more. One is prepared at a time, and
-// then either applied or discarded.
+// Update is a prepared change of options, which can no longer fail. Prepare one at a time, and either apply or discard
+// it.
 type Update struct {
 	builder *Builder
 	options Options
 	fetcher *debuginfod.Client
 }
 
-// Prepare does what may fail of a change of options.
+// Prepare does the part of a change of options that may fail.
 func (b *Builder) Prepare(o Options) (*Update, error) {
 	fetcher, err := b.names.debuginfod.prepare(o.Debuginfod)
 	if err != nil {
@@ -77,11 +76,11 @@ func (b *Builder) Prepare(o Options) (*Update, error) {
 	return &Update{b, o, fetcher}, nil
 }
 
-// Discard leaves the options as they are.
+// Discard drops the update and leaves the options unchanged.
 func (u *Update) Discard() { u.builder.names.debuginfod.discard(u.fetcher) }
 
-// Apply makes the options count for the samples that are taken from now on. The next Collect
-// returns those taken until now as the old options wanted them.
+// Apply makes the options effective for samples taken from now on. The next Collect returns earlier samples according
+// to the old options.
 func (u *Update) Apply() {
 	b := u.builder
 	b.names.debuginfod.use(u.fetcher, u.options.Debuginfod, b.names.symbolizer)
@@ -93,15 +92,14 @@ func (u *Update) Apply() {
 	b.updated = b.current.from
 }
 
-// startAggregate begins a new aggregate and puts the present one with the past ones. The
-// caller holds b.mu.
+// startAggregate appends the current aggregate to the past ones and starts a new one. The caller holds b.mu.
 func (b *Builder) startAggregate() {
 	b.current.ended = time.Now()
 	b.past = append(b.past, b.current)
 	b.current = newAggregate(b.options, b.epoch, b.nodes)
 }
 
-// Add counts a sample for its target, which it must have.
+// Add counts a sample for its target, which must be set.
 func (b *Builder) Add(s *sampler.Sample) {
 	if s.OutsideFile {
 		b.names.jit.Observe(s.PID)
@@ -113,22 +111,21 @@ func (b *Builder) Add(s *sampler.Sample) {
 	b.aggregateOf(s).add(s, waker)
 }
 
-// aggregateOf returns where a sample counts: one that was taken before the
-// options changed was taken as the old ones wanted it.
+// aggregateOf returns the aggregate for a sample: a sample from before the last Update counts according to the old
+// options.
 func (b *Builder) aggregateOf(s *sampler.Sample) *aggregate {
 	if s.Time >= b.updated {
 		return b.current
 	}
-	if len(b.past) == 0 { // whoever reads samples is behind, and Collect has returned the others
+	if len(b.past) == 0 { // this sample is late: Collect has already returned the old aggregate
 		late := newAggregate(b.replaced, b.epoch, b.nodes)
-		late.ended = late.begun.Add(time.Nanosecond) // its time is in the profiles that were returned
+		late.ended = late.begun.Add(time.Nanosecond) // the returned profiles already cover its time
 		b.past = append(b.past, late)
 	}
 	return b.past[len(b.past)-1]
 }
 
-// Bytes returns the memory of the distinct stacks that the next Collect will name, but for what a
-// map of them takes.
+// Bytes returns the memory of the distinct stacks that the next Collect will name, without the overhead of the maps.
 func (b *Builder) Bytes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,46 +136,46 @@ func (b *Builder) Bytes() int {
 	return sum
 }
 
-// Observe notes what a side-band record says about names.
+// Observe updates names from a side-band record.
 func (b *Builder) Observe(r *kernel.Record) { b.names.observe(r) }
 
-// Ended reports that no sample of a process will come any more.
+// Ended reports that a process has ended, and that all its samples were added.
 func (b *Builder) Ended(pid uint32) { b.names.jit.Ended(pid) }
 
-// Forget gives up what is known of executables.
+// Forget drops the symbols of executables.
 func (b *Builder) Forget(executables []unwind.ExeID) {
 	for _, id := range executables {
 		b.names.symbolizer.Forget(uint32(id))
 	}
 }
 
-// Hurry lets the Collect under way, and those after it, wait for names as briefly as possible.
+// Hurry makes the current Collect, and all later calls, wait for names as briefly as possible.
 func (b *Builder) Hurry() { b.names.readers.hurry() }
 
-// Interrupt ends the reading of names. Those not read yet are missing in what Collect
-// returns from now on.
+// Interrupt stops reading names. Names not read yet are missing from the results of Collect from now on.
 func (b *Builder) Interrupt() { b.names.symbolizer.Close() }
 
-// Close releases everything. Nobody may be adding or collecting.
+// Close releases all resources. No other method may be running.
 func (b *Builder) Close() { b.names.close() }
 
-// Collect returns profiles of the samples that were added since the last call. It waits for
-// names some seconds at most: those that come later are in the next profiles.
+// Collect returns profiles of the samples added since the last call. It waits a few seconds at most for names: later
+// names are in the next profiles.
 func (b *Builder) Collect() []Profile {
 	b.collecting.Lock()
 	defer b.collecting.Unlock()
 	return b.collect(patienceAfter(time.Since(b.collected)))
 }
 
-// CollectWithin is Collect for who has no next profiles: it waits for names as long as that.
+// CollectWithin is like Collect, but waits for names as long as patience, for a caller that collects no further
+// profiles.
 func (b *Builder) CollectWithin(patience time.Duration) []Profile {
 	b.collecting.Lock()
 	defer b.collecting.Unlock()
 	return b.collect(patience)
 }
 
-// CollectInto adds the samples that were added since the last call to one profile, whatever their targets, and waits
-// for names as long as CollectWithin. Who calls it again and again keeps equal stacks once.
+// CollectInto adds the samples since the last call to one profile, for all targets, and waits for names as long as
+// CollectWithin. A caller that calls it repeatedly keeps equal stacks once.
 func (b *Builder) CollectInto(to *pprof.Builder, patience time.Duration) {
 	b.collecting.Lock()
 	defer b.collecting.Unlock()
@@ -189,7 +186,7 @@ func (b *Builder) CollectInto(to *pprof.Builder, patience time.Duration) {
 	to.Forget()
 }
 
-// collect names what was added. The caller holds b.collecting.
+// collect names the samples since the last call. The caller holds b.collecting.
 func (b *Builder) collect(patience time.Duration) (out []Profile) {
 	b.each(patience, func(n *namer, c *targetCounts, a *aggregate) {
 		made := n.profiles(c, a, &b.clock)
@@ -201,7 +198,7 @@ func (b *Builder) collect(patience time.Duration) (out []Profile) {
 	return out
 }
 
-// each has use called with what each target has counted since the last call. The caller holds b.collecting.
+// each calls use with the counts of each target since the last call. The caller holds b.collecting.
 func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *aggregate)) {
 	past := b.take()
 	defer func() { b.collected = time.Now() }()
@@ -219,14 +216,14 @@ func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *
 			namer.counts = symbolCounts{}
 			use(namer, c, a)
 			b.countNamed(c.target.ServiceName(), namer.counts)
-			delete(a.targets, of) // its stacks are needed no more
+			delete(a.targets, of) // frees its stacks early
 		}
 	}
 	b.countUnnamed(namer.unnamed)
 	b.names.trim(ended, namer.unknownKernel)
 }
 
-// take returns what was counted since the last call.
+// take returns the aggregates since the last call.
 func (b *Builder) take() []*aggregate {
 	b.mu.Lock()
 	defer b.mu.Unlock()

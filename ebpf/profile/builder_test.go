@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// noExecutables knows none.
+// noExecutables knows no executables.
 type noExecutables struct{}
 
 func (noExecutables) JITCode(unwind.ExeID) (*process.JITCode, bool)         { return nil, false }
@@ -37,7 +37,7 @@ func newBuilder(t testing.TB, rate int) *Builder {
 // anyTarget is the target of every process.
 func anyTarget() *target.Target { return target.NewFinder(target.Options{}).Find(1) }
 
-// sample is a complete one of 30 frames.
+// sample returns a complete sample of 30 frames.
 func sample(pid uint32, time uint64) *sampler.Sample {
 	raw := &kernel.Sample{PID: pid, Time: time, Outcome: unwind.Complete}
 	for i := range uint64(30) {
@@ -46,7 +46,7 @@ func sample(pid uint32, time uint64) *sampler.Sample {
 	return &sampler.Sample{Sample: raw, Target: anyTarget(), ProcessComm: "program"}
 }
 
-// A sample like one before it costs no memory.
+// TestAddAllocatesNothing checks that a sample equal to an earlier one takes no memory.
 func TestAddAllocatesNothing(t *testing.T) {
 	b, s := newBuilder(t, 97), sample(7, clock.Monotonic())
 	b.Add(s)
@@ -58,7 +58,7 @@ func TestAddAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Samples count as the options wanted them that were current when they were taken.
+// TestUpdateKeepsWeights checks that samples count according to the options at the time when they were taken.
 func TestUpdateKeepsWeights(t *testing.T) {
 	b := newBuilder(t, 100)
 	before := clock.Monotonic()
@@ -86,7 +86,7 @@ func TestUpdateKeepsWeights(t *testing.T) {
 	}
 }
 
-// They do, too, when they are read after the Collect that returns the others.
+// TestUpdateKeepsWeightsOfLateSamples checks the same for samples that are read after the Collect for the old options.
 func TestUpdateKeepsWeightsOfLateSamples(t *testing.T) {
 	b := newBuilder(t, 100)
 	before := clock.Monotonic()
@@ -121,8 +121,8 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// With Timestamps a profile says when each sample was taken; the times of equal stacks are one
-// sample's.
+// TestTimestamps checks that a profile has the times of its samples, and that equal stacks share one sample with all
+// their times.
 func TestTimestamps(t *testing.T) {
 	b, err := New(Options{SampleRate: 100, Timestamps: true}, noExecutables{}, &filework.Pool{})
 	if err != nil {
@@ -145,8 +145,8 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// TestValues: what samples of a process are worth is the period, or what they say; a recording says how large
-// the largest one of a stack was.
+// TestValues checks that the value of a sample is the period or its own value, and that a recording has the largest
+// value of a stack.
 func TestValues(t *testing.T) {
 	b := newBuilder(t, 100)
 	add := func() {

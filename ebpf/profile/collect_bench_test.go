@@ -19,8 +19,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// BenchmarkCollect names and encodes what two compilers do in five seconds, at 99 Hz: a thousand stacks of 38 frames in
-// a large library, most of which are new, and whose outer frames are always the same few hundred.
+// BenchmarkCollect names and encodes the samples of two compilers in five seconds, at 99 Hz: a thousand stacks of 38
+// frames in a large library. Most stacks are new, but their outer frames are always the same few hundred.
 func BenchmarkCollect(b *testing.B) {
 	builder, addresses := builderOf(b, "/lib/x86_64-linux-gnu/libLLVM-14.so.1", "/lib/x86_64-linux-gnu/libLLVM.so.19.1")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -48,7 +48,7 @@ func BenchmarkCollect(b *testing.B) {
 	}
 }
 
-// builderOf maps the first of some files that is there, and returns a Builder that knows it and frames in it.
+// builderOf maps the first existing file of a list, and returns a Builder that knows it, with frames in it.
 func builderOf(b *testing.B, paths ...string) (*Builder, []kernel.Frame) {
 	b.Helper()
 	for _, path := range paths {
@@ -80,7 +80,7 @@ func builderOf(b *testing.B, paths ...string) (*Builder, []kernel.Frame) {
 	return nil, nil
 }
 
-// framesOf returns frames here and there in the text of a file that this process has mapped.
+// framesOf returns frames spread over the text of a file that this process has mapped.
 func framesOf(b *testing.B, tracker *process.Tracker, path string) (frames []kernel.Frame) {
 	b.Helper()
 	var exe *process.Executable

@@ -15,8 +15,8 @@ type debuginfodClient struct {
 	client  *debuginfod.Client
 }
 
-// prepare returns a client for use: the one that is in use if the options are its own,
-// nil for options without URLs.
+// prepare returns a client to pass to use: the current client if the options are unchanged, nil for options without
+// URLs.
 func (d *debuginfodClient) prepare(o debuginfod.Options) (*debuginfod.Client, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -29,7 +29,7 @@ func (d *debuginfodClient) prepare(o debuginfod.Options) (*debuginfod.Client, er
 	return debuginfod.New(o)
 }
 
-// discard gives up a client from prepare that is not to be used.
+// discard closes a client from prepare that will not be used.
 func (d *debuginfodClient) discard(prepared *debuginfod.Client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,7 +38,7 @@ func (d *debuginfodClient) discard(prepared *debuginfod.Client) {
 	}
 }
 
-// use takes a client from prepare into use, in the place of the one before.
+// use replaces the current client by a client from prepare.
 func (d *debuginfodClient) use(prepared *debuginfod.Client, o debuginfod.Options, s *symbol.Symbolizer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

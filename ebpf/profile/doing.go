@@ -10,22 +10,22 @@ import (
 	"github.com/headwater/headwater/ebpf/wait"
 )
 
-// Labels of samples of kind.OffCPU and kind.Wall, unless Options say otherwise.
+// Labels of samples of kind.OffCPU and kind.Wall, unless disabled by Options.
 const (
-	LabelState = "state" // of the thread, see kernel.ThreadState
-	LabelWait  = "wait"  // for what, see wait.Of; none if that is not known, or the thread runs
-	LabelWaker = "waker" // who has ended the wait, see wait.Waker; none if samples do not say
+	LabelState = "state" // state of the thread, see kernel.ThreadState
+	LabelWait  = "wait"  // reason of the wait, see wait.Of; absent if it is unknown, or the thread runs
+	LabelWaker = "waker" // waker that ended the wait, see wait.Waker; absent if samples have none
 )
 
-// doing is what a thread does, where samples say that.
+// doing is the state of a thread, if samples have it.
 type doing struct {
 	known bool
 	state kernel.ThreadState
-	call  int64  // the system call that it is in, or kernel.NoCall
-	waker string // who has ended its wait, "" if that is not known
+	call  int64  // its current system call, or kernel.NoCall
+	waker string // the waker that ended its wait, "" if unknown
 }
 
-// doingOf returns what the thread of a sample does, if the kind of the sample wants it to be told.
+// doingOf returns the state of a sample's thread, for kinds of samples that have it.
 func doingOf(s *sampler.Sample) doing {
 	switch {
 	case s.Thread != nil:
@@ -36,13 +36,13 @@ func doingOf(s *sampler.Sample) doing {
 	return doing{}
 }
 
-// appendKey appends d to a key, from which readDoing reads it.
+// appendKey appends d to a key, to be read by keyReader.doing.
 func (d doing) appendKey(b []byte) []byte {
 	if !d.known {
 		return append(b, 0)
 	}
 	b = binary.NativeEndian.AppendUint64(append(b, byte(d.state)+1), uint64(d.call))
-	return append(append(b, byte(len(d.waker))), d.waker...) // names of threads are short
+	return append(append(b, byte(len(d.waker))), d.waker...) // thread names are short
 }
 
 func (b *keyReader) doing() doing {
@@ -57,7 +57,7 @@ func (b *keyReader) doing() doing {
 	return d
 }
 
-// labels returns what the thread does as labels. stack is the kernel's part of its stack.
+// labels returns the labels for the state of the thread. stack is the kernel part of its stack.
 func (d doing) labels(stack []*pprof.Location, o *Options) (out []pprof.Label) {
 	if !d.known {
 		return nil
@@ -83,7 +83,7 @@ func (d doing) labels(stack []*pprof.Location, o *Options) (out []pprof.Label) {
 	return out
 }
 
-// wakerOf returns who has ended the wait of a sample's thread, "" if the sample does not say.
+// wakerOf returns the waker that ended the wait of a sample's thread, or "" if the sample has none.
 func (n *names) wakerOf(s *sampler.Sample) string {
 	if s.Waker == nil {
 		return ""

@@ -84,14 +84,14 @@ func buildToy(t testing.TB) *toy {
 	return x
 }
 
-// threadLocal returns where a variable of the program is from the thread pointer.
+// threadLocal returns the offset of a variable of the program from the thread pointer.
 func threadLocal(t testing.TB, f *elf.File, value uint64) int64 {
 	t.Helper()
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_TLS {
 			continue
 		}
-		if f.Machine == elf.EM_AARCH64 { // behind two words
+		if f.Machine == elf.EM_AARCH64 { // after two words
 			return int64(value + (16+p.Align-1)&^(p.Align-1))
 		}
 		return int64(value) - int64((p.Memsz+p.Align-1)&^(p.Align-1))
@@ -150,7 +150,7 @@ func (x *toy) Line(f *runtime.Function, ip uint64) int { return f.StartLine + in
 
 var toyOptions = Options{SampleRate: 997, Comm: CommLabel}
 
-// counted is what profileToy has counted until now.
+// counted is the current state of profileToy.
 type counted struct {
 	samples atomic.Int64
 	begun   atomic.Bool
@@ -158,8 +158,8 @@ type counted struct {
 	ignored atomic.Uint32
 }
 
-// profileToy profiles what runs does, and returns the one profile of all. It begins with the first sample of the
-// interpreter that has a whole native stack: before, its files are being read.
+// profileToy profiles the programs that runs starts, and returns their profile. It starts with the first sample of the
+// interpreter with a whole native stack: before that, the profiler is still reading its files.
 func profileToy(t *testing.T, x *toy, o Options, runs func(c *counted)) *profile.Profile {
 	t.Helper()
 	files := &filework.Pool{}
@@ -168,7 +168,7 @@ func profileToy(t *testing.T, x *toy, o Options, runs func(c *counted)) *profile
 	s, err := sampler.Open(sampler.Options{
 		TableBytes: 64 << 20, Files: files, Languages: []runtime.Language{x},
 		Interval: 50 * time.Millisecond,
-		Target: func(pid uint32) (*target.Target, bool) { // other programs take no time of this one
+		Target: func(pid uint32) (*target.Target, bool) { // other programs must not take time from this one
 			comm, err := procfs.Default.Comm(pid)
 			return finder.Find(1), err != nil || comm == "toy"
 		},
@@ -216,8 +216,8 @@ func profileToy(t *testing.T, x *toy, o Options, runs func(c *counted)) *profile
 	return out[0].Pprof
 }
 
-// enough samples say which part of all is whole: of 500, of which 97 % are, fewer than 90 % are with a probability
-// below 1e-12.
+// enough is a number of samples that shows the share of whole stacks: if 97 % are whole, fewer than 90 % of 500 samples
+// are whole with a probability below 1e-12.
 const enough = 500
 
 // run runs the interpreter until it has enough samples.
@@ -229,7 +229,7 @@ func (x *toy) run(t *testing.T, c *counted) {
 	_ = cmd.Process.Kill()
 }
 
-// runFor lets each thread of the interpreter use that CPU time, in seconds.
+// runFor lets each thread of the interpreter use the given CPU time, in seconds.
 func (x *toy) runFor(t *testing.T, seconds string) {
 	if out, err := exec.Command(x.program, seconds).CombinedOutput(); err != nil {
 		t.Errorf("toy: %v\n%s", err, out)
@@ -246,14 +246,14 @@ func functionsOf(s *profile.Sample) (out []string) {
 	return out
 }
 
-// whole is the stack of a thread of toy.c that is deep in leaf_N: a thread's frames are its own.
+// whole matches the stack of a thread of toy.c in leaf_N: each thread has functions of its own.
 var whole = regexp.MustCompile(`^(?:now |clock_gettime |\S*clock_gettime\S* |\[vdso\]\S* )*` +
 	`leaf_(\d) toy_evaluate native_callback middle outer_(\d) toy_evaluate run `)
 
-// shareOfWhole returns which part of the samples in the evaluation has the whole stack, and of how many. Those are not
-// whole that are just before or behind the loop of leaf_N. Those whose native stack is said to be incomplete, as rows
-// of a file are missing that is being read or a process is not known yet, are not counted, but they must be fewer than
-// half: how many they are depends on how long the profiler has to wait for a CPU.
+// shareOfWhole returns the share of whole stacks among the samples in the evaluation, and their number. Samples just
+// before or after the loop of leaf_N are not whole. Samples with an incomplete native stack, because rows of a file are
+// still being read or the process is not known yet, are not counted. They must be fewer than half of the samples: their
+// number depends on how long the profiler has to wait for a CPU.
 func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int) {
 	t.Helper()
 	good, incomplete := 0, 0
@@ -284,8 +284,7 @@ func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int)
 	return float64(good) / float64(max(samples, 1)), samples
 }
 
-// TestInterpretedFrames: frames of an interpreter lie where they were called, from those that
-// ran before on to those of a process that lives for a moment.
+// TestInterpretedFrames checks that frames of an interpreter are at the place of their call in the stack.
 func TestInterpretedFrames(t *testing.T) {
 	x := buildToy(t)
 	p := profileToy(t, x, toyOptions, func(c *counted) { x.run(t, c) })
@@ -297,11 +296,11 @@ func TestInterpretedFrames(t *testing.T) {
 	checkFunction(t, p)
 }
 
-// TestInterpretedShortLived runs the interpreter again and again.
+// TestInterpretedShortLived repeatedly runs the interpreter for a short time.
 func TestInterpretedShortLived(t *testing.T) {
 	x := buildToy(t)
 	p := profileToy(t, x, toyOptions, func(c *counted) {
-		first := exec.Command(x.program, "1000000") // its files are those of all others
+		first := exec.Command(x.program, "1000000") // all later processes have the same files
 		c.ignored.Store(testkit.Run(t, first))
 		testkit.Eventually(t, "the files of the interpreter are known", c.begun.Load)
 		_ = first.Process.Kill()
@@ -312,13 +311,13 @@ func TestInterpretedShortLived(t *testing.T) {
 	})
 	share, n := shareOfWhole(t, p)
 	t.Logf("%d samples, %.1f %% whole", n, 100*share)
-	if n < 100 || share < 0.8 { // where CPUs are busy, a process may have ended before all of it was read
+	if n < 100 || share < 0.8 { // on busy CPUs a process may end before all of its data is read
 		t.Errorf("%.1f %% of %d samples have the whole stack, want 80 %% of 100", 100*share, n)
 	}
 }
 
-// TestFoldedRuntime: of a program that is all runtime, folding leaves the functions of the language, and it leaves
-// stacks that have none as they are.
+// TestFoldedRuntime checks that folding a program of a runtime leaves only functions of the language, and does not
+// change stacks without such functions.
 func TestFoldedRuntime(t *testing.T) {
 	x := buildToy(t)
 	o := toyOptions
@@ -347,7 +346,8 @@ func TestFoldedRuntime(t *testing.T) {
 	}
 }
 
-// TestFoldRuntime: frames of other files stay, and stacks without functions of the language are not touched.
+// TestFoldRuntime checks that frames of other files stay, and that stacks without functions of the language are
+// unchanged.
 func TestFoldRuntime(t *testing.T) {
 	const python, libc, functions = 1, 2, 3
 	native := kernel.Frame{Exe: python, Vaddr: 16}
@@ -368,7 +368,7 @@ func TestFoldRuntime(t *testing.T) {
 	}
 }
 
-// TestInterpretedUnknown: a version that is not known is seen to be.
+// TestInterpretedUnknown checks that an unknown version is detected.
 func TestInterpretedUnknown(t *testing.T) {
 	x := buildToy(t)
 	x.unnamed = &runtime.UnnamedError{Frame: "[toy 9.9 code]", Hint: "toy 9.9 is not known"}
@@ -381,7 +381,7 @@ func TestInterpretedUnknown(t *testing.T) {
 	}
 }
 
-// checkFunction looks at how a function is described.
+// checkFunction checks the description of a function.
 func checkFunction(t *testing.T, p *profile.Profile) {
 	t.Helper()
 	for _, l := range p.Location {

@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// TestKinds: equal stacks of different kinds are in profiles of their own, each with the values and the __name__ of
-// its kind, and a sample stands for what it says or else for its kind's period.
+// TestKinds checks that equal stacks of different kinds are in separate profiles, with the values and the __name__ of
+// the kind, and that the value of a sample is its own value or else the period of its kind.
 func TestKinds(t *testing.T) {
 	b := newBuilder(t, 100)
 	b.options.Periods[kind.PageFaults] = 64
@@ -61,8 +61,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestWakerLabel: who has ended a wait is a label, by which samples are told apart, with and without the others. What
-// has no waker has no label.
+// TestWakerLabel checks that samples have the waker as a label and are distinguished by it, even without the other
+// labels. Samples without a waker have no label.
 func TestWakerLabel(t *testing.T) {
 	b := newBuilder(t, 100)
 	b.options.NoWaitLabel, b.options.NoStateLabel = true, true

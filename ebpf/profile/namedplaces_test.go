@@ -19,7 +19,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestNamedPlaces: what a round has named the next ones find, until names may be others, or are shown in another way.
+// TestNamedPlaces checks that later rounds reuse the names of a round, until names may have changed, or are shown in
+// another way.
 func TestNamedPlaces(t *testing.T) {
 	tracker := process.NewTracker(process.NewLocalStore(), procfs.Default, &filework.Pool{}, nil)
 	t.Cleanup(tracker.Close)
@@ -31,14 +32,14 @@ func TestNamedPlaces(t *testing.T) {
 	t.Cleanup(b.Close)
 	view := tracker.At(pid, math.MaxUint64)
 	raw := &kernel.Sample{PID: pid, Outcome: unwind.Complete}
-	var want []string // what the runtime says
+	var want []string // names from the runtime
 	for _, f := range []any{TestNamedPlaces, TestTimestamps, newNamer} {
 		pc := uint64(reflect.ValueOf(f).Pointer())
 		exe, vaddr := view.Locate(pc)
 		raw.User = append(raw.User, kernel.Frame{Vaddr: vaddr, Exe: exe})
 		want = append(want, runtime.FuncForPC(uintptr(pc)).Name())
 	}
-	read := 0 // addresses whose names were asked for
+	read := 0 // number of addresses whose names were read
 	collect := func() {
 		raw.Time = clock.Monotonic()
 		b.Add(&sampler.Sample{Sample: raw, Target: anyTarget(), ProcessComm: "test"})
@@ -75,7 +76,7 @@ func TestNamedPlaces(t *testing.T) {
 	require.NotSame(t, named, first(), "they are shown in another way")
 }
 
-// TestNamedPlacesAreBounded: those not used lately go when there are too many.
+// TestNamedPlacesAreBounded checks that places not used recently are dropped if there are too many.
 func TestNamedPlacesAreBounded(t *testing.T) {
 	p := newNamedPlaces()
 	fill := func(from, count int) {

@@ -23,41 +23,41 @@ import (
 )
 
 const (
-	kernelFile      = "[kernel.kallsyms]" // perf's name for it
-	jitFile         = "[jit]"             // code that a just-in-time compiler made and reported to perf
+	kernelFile      = "[kernel.kallsyms]" // as perf names it
+	jitFile         = "[jit]"             // code of a just-in-time compiler that reports it to perf
 	unknownFunction = "[unknown]"         // code outside any file
 )
 
-// namer turns frames into locations, each once while it lives.
+// namer turns frames into locations. Equal frames share a location.
 type namer struct {
 	names  *names
-	places *namedPlaces // of earlier rounds; nil: those are shown in another way
+	places *namedPlaces // locations of earlier rounds; nil if they were named in another way
 
 	locations map[namedFrame]userLocation
 	kernel    map[kernelAddress]*pprof.Location
 	pseudo    map[string]*pprof.Location
 	mappings  map[mappingKey]*pprof.Mapping
 	objects   map[unwind.ExeID]*symbol.Object
-	frames    map[exeAddress][]symbol.Frame // those that are read
+	frames    map[exeAddress][]symbol.Frame // frames whose names were read
 	counts    symbolCounts
 
-	placed        map[placesOf]int        // locations of each
-	lines         int                     // of all of those
-	unnamed       map[unwind.ExeID]uint64 // frames without a name, by executable
+	placed        map[placesOf]int        // number of locations
+	lines         int                     // number of lines of all placed locations
+	unnamed       map[unwind.ExeID]uint64 // number of frames without a name, by executable
 	unknownKernel bool                    // an address in the kernel had no name
 }
 
-// namedFrame is a frame and how its name is to be shown.
+// namedFrame is a frame, and how to show its name.
 type namedFrame struct {
 	kernel.Frame
 	demangle symbol.DemangleMode
 	inline   bool
 	hotspot  bool
-	pid      uint32 // of frames outside of any file
+	pid      uint32 // only for frames outside any file
 }
 
 func keyOf(f kernel.Frame, pid uint32, o *Options) namedFrame {
-	f.Flags &= kernel.ReturnAddress | kernel.Interpreted | kernel.Made // how the frame was found changes nothing
+	f.Flags &= kernel.ReturnAddress | kernel.Interpreted | kernel.Made // other flags do not change the name
 	key := namedFrame{Frame: f, demangle: o.Demangle, inline: o.InlineFrames, hotspot: o.Hotspot}
 	if f.Exe == 0 || f.Flags&kernel.Made != 0 {
 		key.pid = pid
@@ -76,7 +76,7 @@ type mappingKey struct {
 	start uint64
 }
 
-// symbolCounts counts the frames of one target by how well they are named.
+// symbolCounts counts the frames of one target with a name, without a name, and outside any known file.
 type symbolCounts struct{ known, unknown, noModule uint64 }
 
 func newNamer(from *names) *namer {
@@ -93,23 +93,24 @@ func newNamer(from *names) *namer {
 	}
 }
 
-// placesOf is a function that an interpreter runs or a runtime made code of, or the code of a process that is in no
-// file: what may have places without end.
+// placesOf is a function of an interpreter or of a JIT compiler, or the code of a process outside any file: code with
+// an unbounded number of places.
 type placesOf struct {
 	exe  unwind.ExeID
 	code unwind.CodeID
 	pid  uint32
 }
 
-// Bounds of the places that a round distinguishes. What is at others has its function alone.
+// Limits of the places that a round distinguishes. Frames at further places get only their function.
 const (
 	MaxPlaces      = 1 << 16
-	maxPlacedLines = 1 << 19 // of all of those together; functions that were inlined count, too
+	maxPlacedLines = 1 << 19 // of all places together; inlined functions count as lines
 )
 
-// newPlace makes the location of a frame, unless there are too many of its kind: then it is one of all others.
+// newPlace makes the location of a frame. If there are too many places in its function, further frames share one
+// location.
 func (n *namer) newPlace(key namedFrame) userLocation {
-	if key.Exe != 0 && key.Code == 0 { // a file has an end
+	if key.Exe != 0 && key.Code == 0 { // the places of a file are bounded
 		l := n.newLocation(key)
 		if n.places != nil && n.places.keeps(key.Frame) && n.frames[exeAddressOf(key.Frame)] != nil {
 			n.places.put(key.Frame, l)
@@ -135,12 +136,12 @@ func (n *namer) newPlace(key namedFrame) userLocation {
 	return l
 }
 
-// read reads the names of all addresses, as far as that is done within the given time.
+// read reads the names of all addresses, as many as it can within the given time.
 func (n *namer) read(all iter.Seq[*stack], patience time.Duration) {
 	n.names.readers.ended(n.names.readers.run(n.prefetch(all), patience))
 }
 
-// stacksOf yields the stacks of aggregates. Each is valid until the next.
+// stacksOf yields the stacks of aggregates. A stack is valid until the next one.
 func stacksOf(all []*aggregate) iter.Seq[*stack] {
 	return func(yield func(*stack) bool) {
 		for _, a := range all {
@@ -155,7 +156,7 @@ func stacksOf(all []*aggregate) iter.Seq[*stack] {
 	}
 }
 
-// profiles names what a target did.
+// profiles returns the profiles of a target, with names.
 func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Profile {
 	b := pprof.NewBuilder(pprof.Options{
 		Kind: c.kind, Period: a.options.period(c.kind), Time: a.ended, Duration: a.ended.Sub(a.begun),
@@ -165,7 +166,7 @@ func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Pr
 	return n.describe(b, c)
 }
 
-// addAll names what a target did, and adds it to a profile.
+// addAll names the stacks of a target, and adds them to a profile.
 func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 	var locations []*pprof.Location
 	for s, w := range c.all {
@@ -176,8 +177,8 @@ func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 	}
 }
 
-// prefetch finds the addresses that are to be named, and what it takes: a piece of work for
-// each executable, and for each process with a just-in-time compiler.
+// prefetch returns the work to name all addresses that are not named yet: one job per executable, and one per process
+// with a just-in-time compiler.
 func (n *namer) prefetch(all iter.Seq[*stack]) (jobs []*work) {
 	addresses := map[unwind.ExeID]map[exeAddress]bool{}
 	compiled := map[uint32]map[uint64]bool{} // addresses by PID
@@ -214,17 +215,17 @@ func (n *namer) prefetch(all iter.Seq[*stack]) (jobs []*work) {
 	return jobs
 }
 
-// compiledAt returns the process and the address by which a compiler may have written the name of a frame, false for a
-// frame in a file.
+// compiledAt returns the process and the address under which a JIT compiler may have reported the name of a frame. ok
+// is false for a frame in a file.
 func (n *namer) compiledAt(s *stack, f kernel.Frame) (pid uint32, addr uint64, ok bool) {
 	if code, ok := n.codeOf(f); ok {
 		return code.PID, code.Address(f.Lookup()), true
 	}
-	// The stack has a process if some frame is in no file.
+	// s.pid is set if a frame is outside any file.
 	return s.pid, f.Lookup(), s.pid != 0 && (f.Exe == 0 || f.Flags&kernel.Made != 0)
 }
 
-// series is what a receiver will know of labels: reserved ones are not sent.
+// series returns labels as text, without the reserved labels, which are not sent to receivers.
 func series(labels map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -235,8 +236,7 @@ func series(labels map[string]string) string {
 	return b.String()
 }
 
-// labels returns the labels of the profile. Its __name__ says what kind it is of: a target may have one of its own for
-// CPU time alone.
+// labels returns the labels of the profile. The kind sets __name__; a target's own __name__ only holds for CPU time.
 func (c *targetCounts) labels() map[string]string {
 	labels := c.target.Labels()
 	if c.kind != kind.CPU {
@@ -245,7 +245,7 @@ func (c *targetCounts) labels() map[string]string {
 	return labels
 }
 
-// describe adds to the profile what the stacks do not say.
+// describe returns the profile with its labels and processes, or nil if it has no samples.
 func (n *namer) describe(b *pprof.Builder, c *targetCounts) []Profile {
 	made := b.Profile()
 	if made == nil {
@@ -256,7 +256,7 @@ func (n *namer) describe(b *pprof.Builder, c *targetCounts) []Profile {
 	return []Profile{profile}
 }
 
-// count adds up processes.
+// count adds the processes of a target to a profile.
 func (n *namer) count(p *Profile, c *targetCounts) {
 	for _, counted := range c.processes {
 		process := counted.Process
@@ -296,8 +296,8 @@ func labels(s *stack, o Options) []pprof.Label {
 	return out
 }
 
-// stack appends the locations of a stack, leaf first: kernel, user, why the user part ends early, the process's name.
-// Before the first frame that is a guess stands why it is one.
+// stack appends the locations of a stack, leaf first: kernel frames, user frames, the reason if the user part ends
+// early, and the name of the process. The reason for a guess precedes the first guessed frame.
 func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Location {
 	out = n.appendKernel(out, s)
 	at := guessedAt(s)
@@ -306,7 +306,7 @@ func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Locat
 	case at < len(s.user):
 		out = append(out, n.pseudoLocation("[guessed: frame_pointer"+n.inFile(s.user[:at])+"]"))
 		out = n.appendFrames(out, s.user[at:], s.pid, &o)
-	case s.outcome == unwind.Guessed: // functions of a runtime stand in the place of frames
+	case s.outcome == unwind.Guessed: // the guessed frames were replaced by functions of a runtime
 		out = append(out, n.pseudoLocation("[guessed: frame_pointer]"))
 	}
 	if s.outcome.HasUserPart() && !s.outcome.Complete() && s.outcome != unwind.Guessed {
@@ -318,7 +318,7 @@ func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Locat
 	return out
 }
 
-// guessedAt returns the number of the first frame that is a guess, that of all frames if none is.
+// guessedAt returns the index of the first guessed frame, or the number of frames if there is none.
 func guessedAt(s *stack) int {
 	for i, f := range s.user {
 		if i > 0 && f.Flags&kernel.FramePointer != 0 {
@@ -328,7 +328,7 @@ func guessedAt(s *stack) int {
 	return len(s.user)
 }
 
-// inFile names the binary that the outermost of frames is in, " in " before it; "" if it is in none.
+// inFile returns " in " and the name of the binary of the outermost frame, or "" if the frame is in no known binary.
 func (n *namer) inFile(frames []kernel.Frame) string {
 	if len(frames) == 0 {
 		return ""
@@ -355,7 +355,7 @@ func (n *namer) kernelLocation(at kernelAddress) *pprof.Location {
 	return l
 }
 
-// pseudoLocation is a frame that is no code.
+// pseudoLocation returns a location that stands for a remark or the name of a process, not for code.
 func (n *namer) pseudoLocation(name string) *pprof.Location {
 	l := n.pseudo[name]
 	if l == nil {
@@ -385,7 +385,7 @@ func (n *namer) location(f kernel.Frame, pid uint32, o *Options) *pprof.Location
 	return l.Location
 }
 
-// known returns the location of a frame that an earlier round has named, or this one.
+// known returns the location of a frame that this round or an earlier one has named.
 func (n *namer) known(f kernel.Frame) (userLocation, bool) {
 	if n.places == nil {
 		return userLocation{}, false
@@ -393,7 +393,7 @@ func (n *namer) known(f kernel.Frame) (userLocation, bool) {
 	return n.places.get(f)
 }
 
-// userLocation is a location, and whether its function is known.
+// userLocation is a location in user space. named is true if its function is known.
 type userLocation struct {
 	*pprof.Location
 	named bool
@@ -426,11 +426,11 @@ func (n *namer) newLocation(f namedFrame) userLocation {
 	}
 	l := userLocation{Location: &pprof.Location{Mapping: n.mapping(f.Frame), Address: f.Lookup()}, named: true}
 	frames := n.frames[exeAddressOf(f.Frame)]
-	if frames == nil { // they are being read, see readers
+	if frames == nil { // the names are still being read, see readers
 		frames = symbol.Unnamed(object, f.Vaddr, returned)
 	}
 	if !f.inline {
-		frames = frames[len(frames)-1:] // the function that the code lies in
+		frames = frames[len(frames)-1:] // the function with the code, without inlined functions
 	}
 	for _, frame := range frames {
 		line := lineOf(frame)
@@ -443,12 +443,12 @@ func (n *namer) newLocation(f namedFrame) userLocation {
 	return l
 }
 
-// lineOf is a function as a profile has it.
+// lineOf converts a function to a line of a profile.
 func lineOf(f symbol.Frame) pprof.Line {
 	return pprof.Line{Function: f.Function, File: f.File, StartLine: int64(f.StartLine), Line: int64(f.Line)}
 }
 
-// functionLocation names a function that an interpreter runs.
+// functionLocation returns the location of a function that an interpreter runs.
 func (n *namer) functionLocation(f namedFrame) userLocation {
 	i, ok := n.names.executables.Interpreter(f.Exe)
 	if !ok {
@@ -460,13 +460,13 @@ func (n *namer) functionLocation(f namedFrame) userLocation {
 	}
 	lines := i.Lines(&fn, f.Lookup(), f.Flags&kernel.ReturnAddress != 0)
 	if !f.inline {
-		lines = lines[len(lines)-1:] // the function that the code was made of
+		lines = lines[len(lines)-1:] // the function that was compiled, without inlined functions
 	}
 	l := &pprof.Location{Mapping: n.fileMapping(i.Name()), Lines: f.linesOf(lines)}
 	return userLocation{Location: l, named: named}
 }
 
-// linesOf are functions of a language as a profile has them.
+// linesOf converts functions of a language to lines of a profile.
 func (f *namedFrame) linesOf(lines []runtime.Line) (out []pprof.Line) {
 	for _, l := range lines {
 		out = append(out, pprof.Line{
@@ -476,7 +476,7 @@ func (f *namedFrame) linesOf(lines []runtime.Line) (out []pprof.Line) {
 	return out
 }
 
-// codeOf returns the code of a language runtime that a frame is in, if it is.
+// codeOf returns the code of a language runtime that contains a frame. The result is false if there is none.
 func (n *namer) codeOf(f kernel.Frame) (*process.JITCode, bool) {
 	if f.Code == 0 {
 		return nil, false
@@ -484,8 +484,8 @@ func (n *namer) codeOf(f kernel.Frame) (*process.JITCode, bool) {
 	return n.names.executables.JITCode(f.Exe)
 }
 
-// codeLocation names code that a language runtime made: as the runtime does, or else as a
-// map of the process does.
+// codeLocation returns the location of code that a language runtime compiled. It takes the name from the runtime, or
+// else from the JIT names of the process.
 func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
 	addr := code.Address(f.Lookup())
 	var lines []pprof.Line
@@ -500,12 +500,12 @@ func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
 		lines = []pprof.Line{line}
 	}
 	if !f.inline {
-		lines = lines[len(lines)-1:] // the function that the code lies in
+		lines = lines[len(lines)-1:] // the function with the code, without inlined functions
 	}
 	return n.compiledLocation(addr, lines...)
 }
 
-// jitLocation names code that a just-in-time compiler made.
+// jitLocation returns the location of code that a just-in-time compiler made.
 func (n *namer) jitLocation(f namedFrame) (l userLocation, ok bool) {
 	at := f.Lookup()
 	line, ok := n.jitLine(f, f.pid, at)
@@ -515,20 +515,20 @@ func (n *namer) jitLocation(f namedFrame) (l userLocation, ok bool) {
 	return n.compiledLocation(at, line), true
 }
 
-// jitLine is what a map of the process says of an address.
+// jitLine returns the JIT name that the process has reported for an address.
 func (n *namer) jitLine(f namedFrame, pid uint32, at uint64) (pprof.Line, bool) {
 	frame, ok := n.names.jit.Frame(pid, at)
 	function := f.demangle.ApplyToClass(frame.Function)
 	return pprof.Line{Function: function, File: frame.File, Line: int64(frame.Line)}, ok
 }
 
-// compiledLocation is a frame in code that a just-in-time compiler made.
+// compiledLocation returns a location in code of a just-in-time compiler.
 func (n *namer) compiledLocation(addr uint64, lines ...pprof.Line) userLocation {
 	l := &pprof.Location{Mapping: n.fileMapping(jitFile), Address: addr, Lines: lines}
 	return userLocation{Location: l, named: lines[0].Function != unknownFunction}
 }
 
-// object is objectOf, once while n lives; nil when the executable is not known.
+// object returns the result of objectOf, which it caches. It returns nil if the executable is not known.
 func (n *namer) object(exe unwind.ExeID) *symbol.Object {
 	o, ok := n.objects[exe]
 	if !ok {
@@ -540,7 +540,7 @@ func (n *namer) object(exe unwind.ExeID) *symbol.Object {
 	return o
 }
 
-// objectOf is an executable as the symbolizer knows it.
+// objectOf converts an executable for the symbolizer.
 func objectOf(x Executables, e *process.Executable) *symbol.Object {
 	o := &symbol.Object{
 		ID: uint32(e.ID), Path: e.Path, BuildID: e.BuildID, Owner: ownerOf(e.Root), Root: e.Root, Open: e.Open,
@@ -553,7 +553,7 @@ func objectOf(x Executables, e *process.Executable) *symbol.Object {
 	return o
 }
 
-// mapping is the segment that a frame of an executable lies in, as linked.
+// mapping returns the mapping for the segment of a frame, at the address that it is linked at.
 func (n *namer) mapping(f kernel.Frame) *pprof.Mapping {
 	e := n.names.executables.Executable(f.Exe)
 	if e == nil {
@@ -575,7 +575,7 @@ func (n *namer) mapping(f kernel.Frame) *pprof.Mapping {
 	return m
 }
 
-// fileMapping is a mapping that nothing but the name is known of.
+// fileMapping returns a mapping with only a file name.
 func (n *namer) fileMapping(file string) *pprof.Mapping {
 	key := mappingKey{file: file}
 	m := n.mappings[key]

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// kernelRefresh is how often, at most, the kernel's symbols are read again because
-	// some address had none: modules and BPF programs come and go.
+	// kernelRefresh is the minimum interval at which the kernel's symbols are read again because an address had none:
+	// modules and BPF programs come and go.
 	kernelRefresh = time.Minute
-	// refreshPatience is how long Collect waits for debug files to be looked for again.
+	// refreshPatience is the maximum time that Collect waits for a new search for debug files.
 	refreshPatience = 500 * time.Millisecond
 )
 
-// names is where the names of frames come from.
+// names holds the sources of the names of frames.
 type names struct {
 	executables Executables
 	symbolizer  *symbol.Symbolizer
@@ -30,7 +30,7 @@ type names struct {
 	readers     *readers
 	places      *namedPlaces // guarded by Builder.collecting
 
-	refreshing atomic.Bool // debug files are looked for again
+	refreshing atomic.Bool // a search for missing debug files is running
 	kernelRead time.Time   // when the kernel's symbols were last read again; for Collect
 }
 
@@ -45,8 +45,8 @@ func newNames(e Executables, files *filework.Pool) *names {
 	}
 }
 
-// namer returns a namer of stacks that are all to be shown in one of these ways. Locations of earlier rounds can serve
-// if there is one way.
+// namer returns a namer for the given namings. It uses the locations of earlier rounds only if all namings are the
+// same.
 func (n *names) namer(how ...naming) *namer {
 	namer := newNamer(n)
 	n.places.begin(how[len(how)-1], n.symbolizer.Forgotten())
@@ -62,13 +62,13 @@ func (n *names) close() {
 	n.jit.Close()
 }
 
-// What kallsyms has in brackets after the name of code that the kernel made while it runs.
+// Suffixes in kallsyms of symbols of code that the kernel generated at run time.
 const (
 	bpfSymbolFile    = "[bpf]"
 	kernelSymbolFile = "[kernel]"
 )
 
-// observe notes which programs are new, and which code the kernel made.
+// observe handles records of new programs, and of code that the kernel generated.
 func (n *names) observe(r *kernel.Record) {
 	switch r.Kind {
 	case kernel.RecordExec:
@@ -84,8 +84,7 @@ func (n *names) observe(r *kernel.Record) {
 	}
 }
 
-// refreshDebugFiles looks for debug files that were missing, in the background where
-// that takes long.
+// refreshDebugFiles searches again for missing debug files, and continues in the background if this takes long.
 func (n *names) refreshDebugFiles() {
 	if n.refreshing.Swap(true) {
 		return
@@ -102,14 +101,14 @@ func (n *names) refreshDebugFiles() {
 	}
 }
 
-// trim gives back what a round of naming took: memory, and the names of processes that had
-// ended when it began. The kernel's symbols are read again when addresses had none.
+// trim frees the memory of a round of naming, and the names of processes that had ended when it started. It reads the
+// kernel's symbols again if addresses had none.
 func (n *names) trim(ended []uint32, unknownKernel bool) {
 	n.places.end()
 	n.symbolizer.Trim()
 	n.jit.Forget(ended)
 	if now := time.Now(); unknownKernel && now.Sub(n.kernelRead) >= kernelRefresh {
 		n.kernelRead = now
-		n.symbolizer.RefreshKernel() // its KernelStatus says why it could not
+		n.symbolizer.RefreshKernel() // KernelStatus reports errors
 	}
 }

@@ -9,36 +9,36 @@ import (
 )
 
 const (
-	// maxNamedPlaces bounds the locations that are kept from one round to the next: some 4 MB.
+	// maxNamedPlaces is the number of locations to keep from one round to the next, some 4 MB.
 	maxNamedPlaces = 12 << 10
-	// placeRounds is for how many rounds one stays that is not used, if there are too many.
+	// placeRounds is the number of rounds after which an unused location is dropped, if there are too many.
 	placeRounds = 3
 )
 
-// namedPlaces are the locations in files of earlier rounds. What a program does now it mostly did before, too, and to
-// name an address takes several times as long as to find it here. Guarded by Builder.collecting.
+// namedPlaces caches the locations in files of earlier rounds. Programs mostly run the same code in each round, and
+// naming an address takes several times as long as finding it here. Guarded by Builder.collecting.
 type namedPlaces struct {
 	how    naming
 	places map[place]*namedPlace
-	recent [recentPlaces]recentPlace // some of places, in this round
+	recent [recentPlaces]recentPlace // entries of places used in this round
 	round  uint32
 }
 
-// recentPlaces is how many places are found without a look into the map: the outer frames of a program are in most of
-// its stacks, and are asked for again and again.
+// recentPlaces is the number of places that are found without a map lookup: the outer frames of a program are in most
+// of its stacks, and are looked up again and again.
 const recentPlaces = 1 << 9
 
 type recentPlace struct {
 	at place
-	of *namedPlace // nil: there is none
+	of *namedPlace // nil if the slot is empty
 }
 
-// slot is where a place is, if it is recent.
+// slot returns the slot of a place in p.recent, which may hold another place.
 func (p *namedPlaces) slot(at place) *recentPlace {
 	return &p.recent[(at.vaddr*0x9e3779b97f4a7c15>>32^at.in)%recentPlaces]
 }
 
-// naming is how names are shown.
+// naming holds the options for names.
 type naming struct {
 	demangle        symbol.DemangleMode
 	inline, hotspot bool
@@ -46,20 +46,21 @@ type naming struct {
 
 func namingOf(o *Options) naming { return naming{o.Demangle, o.InlineFrames, o.Hotspot} }
 
-// place is an address in a file. It has no gaps, so that a map looks it up in one step.
+// place is an address in a file. It has no padding, so that a map hashes it in one step.
 type place struct {
 	vaddr uint64
-	in    uint64 // the file, and whether it is a return address, see placeOf
+	in    uint64 // the executable, and whether vaddr is a return address, see placeOf
 }
 
 type namedPlace struct {
 	userLocation
-	used uint32 // round
+	used uint32 // round of the last use
 }
 
 func newNamedPlaces() *namedPlaces { return &namedPlaces{places: map[place]*namedPlace{}} }
 
-// begin begins a round in which names are shown like this. Names of objects that were forgotten may be others now.
+// begin starts a round with the given naming. It drops the places of forgotten objects, as their names may have
+// changed.
 func (p *namedPlaces) begin(how naming, forgotten map[uint32]bool) {
 	p.recent = [recentPlaces]recentPlace{}
 	if how != p.how {
@@ -72,7 +73,7 @@ func (p *namedPlaces) begin(how naming, forgotten map[uint32]bool) {
 	p.round++
 }
 
-// keeps reports whether locations of such frames are kept: those in files, which have an end.
+// keeps reports whether the location of a frame is kept. Only locations in files are kept, as their number is bounded.
 func (p *namedPlaces) keeps(f kernel.Frame) bool {
 	return f.Exe != 0 && f.Code == 0 && f.Flags&(kernel.Interpreted|kernel.Made) == 0
 }
@@ -87,7 +88,7 @@ func placeOf(f kernel.Frame) place {
 
 func (p place) exe() unwind.ExeID { return unwind.ExeID(p.in >> 1) }
 
-// get returns the location of a frame, false if it is not known.
+// get returns the location of a frame, or false if it is not known.
 func (p *namedPlaces) get(f kernel.Frame) (userLocation, bool) {
 	if !p.keeps(f) {
 		return userLocation{}, false
@@ -105,12 +106,12 @@ func (p *namedPlaces) get(f kernel.Frame) (userLocation, bool) {
 	return recent.of.userLocation, true
 }
 
-// put keeps the location of a frame.
+// put stores the location of a frame.
 func (p *namedPlaces) put(f kernel.Frame, l userLocation) {
 	p.places[placeOf(f)] = &namedPlace{l, p.round}
 }
 
-// end drops what is too much: what was not used lately, and all if that is not enough.
+// end evicts places not used recently if there are too many, and clears the cache if it is still far over the limit.
 func (p *namedPlaces) end() {
 	if len(p.places) <= maxNamedPlaces {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestPlaces: a process that is at ever new places has no more locations than the bound, and others have theirs.
+// TestPlaces checks that a process with ever new places has no more locations than the bound, and that other processes
+// keep their locations.
 func TestPlaces(t *testing.T) {
 	n := newNamer(&names{executables: noExecutables{}, jit: jit.New(procfs.Default, &filework.Pool{}, 1<<20)})
 	at := func(pid uint32, f kernel.Frame) { n.location(f, pid, &Options{}) }

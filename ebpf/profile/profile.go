@@ -1,5 +1,5 @@
-// Package profile makes pprof profiles of samples: a Builder counts equal stacks of each
-// target until somebody asks for profiles, and only then names their frames.
+// Package profile makes pprof profiles of samples: a Builder counts equal stacks of each target, and names their frames
+// only when it collects profiles.
 package profile
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// CommMode says where a process's name (its comm) goes in the profile.
+// CommMode is the place of a process's name (its comm) in a profile.
 type CommMode string
 
 // The places for a process's name.
@@ -34,32 +34,32 @@ func (m CommMode) inFrames() bool { return m == CommStackframe || m == CommBoth 
 // inLabels reports whether the name is a sample label.
 func (m CommMode) inLabels() bool { return m == CommLabel || m == CommBoth }
 
-// Options say what profiles hold and how frames are named.
+// Options set the contents of profiles and how frames are named.
 type Options struct {
-	SampleRate int // samples per second and CPU: what one sample of CPU time stands for
-	// Periods are what a sample of another kind stands for, in the unit of the first value of the kind; 0: no samples of
-	// the kind are taken, or each says what it stands for.
+	SampleRate int // samples per second and CPU; sets the CPU time of a sample
+	// Periods are the values of a sample of the other kinds, in the unit of the first value of the kind; 0 if the kind
+	// is not sampled, or its samples have their own values.
 	Periods         [kind.Count]int64
 	Comm            CommMode            // where the process name goes
 	PIDLabel        bool                // add a sample label "pid"
 	ThreadNameLabel bool                // add a sample label "thread_name"
 	ThreadIDLabel   bool                // add a sample label "thread_id"
 	CPULabel        bool                // add a sample label "cpu"
-	NUMANodeLabel   bool                // add a sample label "numa_node", of the CPU; none if that is not known
-	NoStateLabel    bool                // of samples off CPU: leave out the label LabelState
-	NoWaitLabel     bool                // and LabelWait
-	Timestamps      bool                // keep when each sample was taken, see pprof.Timestamp; memory grows with them
+	NUMANodeLabel   bool                // add a sample label "numa_node" with the node of the CPU, if known
+	NoStateLabel    bool                // for samples off CPU: omit the label LabelState
+	NoWaitLabel     bool                // for samples off CPU: omit the label LabelWait
+	Timestamps      bool                // keep the time of each sample, see pprof.Timestamp; memory grows with them
 	Demangle        symbol.DemangleMode // how C++ and Rust names are shown
-	InlineFrames    bool                // show functions that were inlined into others
-	Python          bool                // show functions of Python
-	Hotspot         bool                // name the methods that Java VMs run
-	V8              bool                // show functions of JavaScript
-	FoldRuntimes    bool                // leave out native frames of a runtime in stacks with functions of its language
-	SymbolBytes     int                 // limit of the memory for symbol tables; 0: symbol.DefaultTableBytes
-	Debuginfod      debuginfod.Options  // where to fetch missing debug files; without URLs from nowhere
+	InlineFrames    bool                // show inlined functions
+	Python          bool                // show Python functions
+	Hotspot         bool                // show Java methods
+	V8              bool                // show JavaScript functions
+	FoldRuntimes    bool                // omit native frames of a runtime in stacks with functions of its language
+	SymbolBytes     int                 // limit of the memory for symbol tables; 0 for symbol.DefaultTableBytes
+	Debuginfod      debuginfod.Options  // servers of missing debug files; none without URLs
 }
 
-// period returns what a sample of a kind stands for that does not say, in the unit of the kind's first value.
+// period returns the value of a sample without its own value, in the unit of the kind's first value.
 func (o *Options) period(k kind.Kind) int64 {
 	if k == kind.CPU {
 		return int64(time.Second) / int64(max(1, o.SampleRate))
@@ -70,7 +70,7 @@ func (o *Options) period(k kind.Kind) int64 {
 	return o.Periods[k]
 }
 
-// frames returns the user frames of a sample that are to be shown.
+// frames returns the user frames to show for a sample.
 func (o *Options) frames(s *sampler.Sample) []kernel.Frame {
 	shown := true
 	switch s.Language {
@@ -87,8 +87,8 @@ func (o *Options) frames(s *sampler.Sample) []kernel.Frame {
 	return s.Frames()
 }
 
-// foldRuntime appends to out the frames without those in the file of the process's runtime, if some of them are of the
-// runtime's language. What the runtime itself did is then counted for the function that it did it for.
+// foldRuntime appends frames to out. If any frame is of the runtime's language, it omits the native frames in the
+// runtime's file, so that their samples count for the function that the runtime worked for.
 func foldRuntime(out, frames []kernel.Frame, file unwind.ExeID) []kernel.Frame {
 	language := func(f kernel.Frame) bool { return f.Flags&kernel.Interpreted != 0 || f.Code != 0 }
 	if file == 0 || !slices.ContainsFunc(frames, language) {
@@ -102,8 +102,7 @@ func foldRuntime(out, frames []kernel.Frame, file unwind.ExeID) []kernel.Frame {
 	return out
 }
 
-// Profile is what samples of one kind show of one target between two calls of Collect, or until the options
-// changed: all of it, however much that is.
+// Profile holds all samples of one kind of one target between two calls of Collect, or until the options changed.
 type Profile struct {
 	Labels map[string]string // the target's labels, __name__ and service_name among them
 	Kind   kind.Kind
@@ -119,10 +118,10 @@ type Profile struct {
 type Process struct {
 	PID      uint32
 	Comm     string
-	Program  string // path of the file that it runs, as the process sees it; "" if not known
+	Program  string // path of its executable, as the process sees it; "" if unknown
 	Build    string // see process.Executable.Version
 	Samples  uint64
 	WithUser uint64
 	Complete uint64
-	Value    uint64 // of its samples, in the unit of the kind's first value
+	Value    uint64 // sum of its samples, in the unit of the kind's first value
 }

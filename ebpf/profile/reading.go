@@ -16,18 +16,17 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Names are read by workers, each for one executable or one process's JIT compiler. A
-// round waits for half of the time that passed since the end of the one before, within
-// bounds; what is not read then has its names in the next round. A user may have files
-// whose names are never ready: a round that waited long must not make the next one wait
-// longer, and rounds that are due every two seconds must come all the same.
+// Workers read names, each for one executable or one process with a JIT compiler. A round waits for half of the time
+// since the end of the previous round, within bounds; names that are not read by then are in the next round. A user may
+// have files whose names are never ready: a round that waited long must not make the next round wait longer, and rounds
+// that are due every two seconds must still come on time.
 const (
 	minPatience  = time.Second
 	maxPatience  = 5 * time.Second
-	lastPatience = 2 * time.Second // once the end was asked for
-	// firstTurn is how long one job is waited for before the next is begun.
+	lastPatience = 2 * time.Second // after hurry
+	// firstTurn is the maximum wait for one job before the next one is started.
 	firstTurn = 250 * time.Millisecond
-	// nextTurn is how long it is waited for when all have had their first.
+	// nextTurn is the maximum wait for each job once all jobs have had their first turn.
 	nextTurn = 10 * time.Millisecond
 )
 
@@ -36,46 +35,46 @@ func patienceAfter(passed time.Duration) time.Duration {
 	return min(max(passed/2, minPatience), maxPatience)
 }
 
-// readers know which jobs of earlier rounds still run. Safe for concurrent use.
+// readers track the jobs of earlier rounds that still run. Safe for concurrent use.
 type readers struct {
 	files *filework.Pool
-	ends  atomic.Pointer[time.Time] // when the end was asked for; nil: it was not
+	ends  atomic.Pointer[time.Time] // time of the first hurry, nil if none
 
 	mu   sync.Mutex
 	busy map[job]*filework.Task
-	late map[unwind.ExeID]error // executables whose names were not ready in the last round, and why
+	late map[unwind.ExeID]error // by executable, why its names were not ready in the last round
 }
 
 func newReaders(files *filework.Pool) *readers {
 	return &readers{files: files, busy: map[job]*filework.Task{}, late: map[unwind.ExeID]error{}}
 }
 
-// job is what is read at once: the names of an executable, or those that a process's
-// JIT compiler has written.
+// job identifies a unit of reading: the names of an executable, or the names written by a process's JIT compiler.
 type job struct {
-	exe unwind.ExeID // 0: JIT names
+	exe unwind.ExeID // 0 for JIT names
 	pid uint32
 }
 
-// work is a job, and what it takes.
+// work is a job with its functions and state.
 type work struct {
 	job
 	what   string
 	origin filework.Origin
-	read   func() // for the job's addresses
-	use    func() // called when read is done, by who waits for it
+	read   func() // reads the names of the job's addresses
+	use    func() // called after read, by the goroutine that waits for it
 
 	task *filework.Task
-	err  error // why it is not done
+	err  error // the reason why it is not done
 }
 
-// hurry lets the round under way wait lastPatience at most from now on, and the last one as well.
+// hurry limits the wait of the current round to lastPatience from now on, and the wait of each later round to
+// lastPatience.
 func (r *readers) hurry() {
 	now := time.Now()
 	r.ends.CompareAndSwap(nil, &now)
 }
 
-// left is for how long a round that began at some time may still wait.
+// left returns how long a round that started at began may still wait.
 func (r *readers) left(began time.Time, patience time.Duration) time.Duration {
 	deadline := began.Add(patience)
 	if ends := r.ends.Load(); ends != nil {
@@ -89,7 +88,7 @@ func (r *readers) left(began time.Time, patience time.Duration) time.Duration {
 	return max(time.Until(deadline), 0)
 }
 
-// run does all of the work that is done within the given time. It returns the rest.
+// run does as much of the work as it can within the given time. It returns the rest.
 func (r *readers) run(all []*work, patience time.Duration) (rest []*work) {
 	began := time.Now()
 	turn := firstTurn
@@ -112,7 +111,7 @@ func (r *readers) run(all []*work, patience time.Duration) (rest []*work) {
 	}
 }
 
-// progress is how a piece of work stands.
+// progress is the state of a piece of work.
 type progress int
 
 const (
@@ -121,7 +120,7 @@ const (
 	hopeless // not in this round
 )
 
-// step begins a piece of work, if that is allowed, and waits for it.
+// step starts a piece of work, if it is allowed to, and waits for it.
 func (r *readers) step(w *work, patience time.Duration) progress {
 	if w.task == nil {
 		if w.err = r.start(w); w.err != nil {
@@ -141,7 +140,7 @@ func (r *readers) step(w *work, patience time.Duration) progress {
 	return later
 }
 
-// start begins a piece of work, unless an earlier round's still runs.
+// start starts a piece of work, unless the same job of an earlier round still runs.
 func (r *readers) start(w *work) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +155,7 @@ func (r *readers) start(w *work) (err error) {
 	return err
 }
 
-// ended forgets the jobs that are done, and notes why others are not.
+// ended removes the finished jobs, and records why the jobs of rest are not finished.
 func (r *readers) ended(rest []*work) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +172,7 @@ func (r *readers) ended(rest []*work) {
 	}
 }
 
-// why returns why names of an executable were not ready in the last round, nil if they were.
+// why returns the reason why names of an executable were not ready in the last round, or nil if they were ready.
 func (r *readers) why(exe unwind.ExeID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,7 +192,7 @@ func (a exeAddress) compare(b exeAddress) int {
 
 func (a exeAddress) order() int {
 	if a.returned {
-		return 0 // of the call before it
+		return 0 // it is looked up at the preceding call
 	}
 	return 1
 }
@@ -202,8 +201,8 @@ func exeAddressOf(f kernel.Frame) exeAddress {
 	return exeAddress{f.Exe, f.Vaddr, f.Flags&kernel.ReturnAddress != 0}
 }
 
-// named is the work that names addresses of an executable, in their order: what one is
-// named by lies next to what its neighbours are, and so is read once.
+// named returns the work to name addresses of an executable. They are named in ascending order, so that data shared by
+// neighbouring addresses is read once.
 func (n *namer) named(o *symbol.Object, addresses []exeAddress) *work {
 	found := make([][]symbol.Frame, len(addresses))
 	return &work{
@@ -223,8 +222,8 @@ func (n *namer) named(o *symbol.Object, addresses []exeAddress) *work {
 	}
 }
 
-// compiledNames is the work that reads what a process's just-in-time compiler has
-// written since, of addresses above all.
+// compiledNames returns the work to read the new names written by a process's just-in-time compiler. The given
+// addresses have priority.
 func (n *namer) compiledNames(pid uint32, addresses []uint64) *work {
 	return &work{
 		job:    job{pid: pid},
@@ -235,8 +234,8 @@ func (n *namer) compiledNames(pid uint32, addresses []uint64) *work {
 	}
 }
 
-// originOf is where the file of an executable comes from: files of one folder hang
-// together, if they do.
+// originOf returns the origin of the file of an executable. Files of one folder share an origin: if one hangs, all
+// hang.
 func originOf(o *symbol.Object) filework.Origin {
 	if o.Source != nil {
 		o = o.Source
@@ -244,10 +243,10 @@ func originOf(o *symbol.Object) filework.Origin {
 	return filework.Origin{Mount: fmt.Sprintf("%s of user %d", path.Dir(o.Path), o.Owner), Owner: o.Owner}
 }
 
-// ownerOf returns the user ID of the process whose root that is, 0 if it is gone.
+// ownerOf returns the user ID of the process with the given root, or 0 if the process is gone.
 func ownerOf(root string) uint32 {
 	var stat unix.Stat_t
-	if root == "" || unix.Stat(path.Dir(path.Clean(root)), &stat) != nil { // of /proc/PID
+	if root == "" || unix.Stat(path.Dir(path.Clean(root)), &stat) != nil { // the owner of /proc/PID
 		return 0
 	}
 	return stat.Uid

@@ -8,14 +8,13 @@ import (
 	"github.com/headwater/headwater/ebpf/filework"
 )
 
-// A round that waits for names when the end is asked for waits no longer than a short one
-// from then on.
+// TestHurry checks that hurry limits the wait of the current round to the wait of a last round.
 func TestHurry(t *testing.T) { synctest.Test(t, testHurry) }
 
 func testHurry(t *testing.T) {
 	files, release := &filework.Pool{}, make(chan struct{})
 	r := newReaders(files)
-	defer time.Sleep(time.Minute) // until the pool has seen that
+	defer time.Sleep(time.Minute) // until the pool has noticed the release
 	defer close(release)
 	slow := &work{job: job{exe: 1}, what: "a slow file", read: func() { <-release },
 		use: func() { t.Error("it is not read") }}

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Services come and go: those that are counted apart are bounded, and what is beyond the
-// bound is counted all the same.
+// Services come and go: only a limited number is counted separately, and frames of further services are still counted.
 func TestSymbolsByServiceAreBounded(t *testing.T) {
 	c := newCounts()
 	now := time.Unix(1_800_000_000, 0)

@@ -9,14 +9,14 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 )
 
-// Named is a sample with names: each location is that of the kernel frame, or user frame, of the same number.
+// Named is a named sample. Kernel and User hold the locations of its kernel and user frames, in the same order.
 type Named struct {
 	Kernel []*pprof.Location
 	User   []*pprof.Location
 }
 
-// Name names the frames of samples as Collect does, without counting them. Names that are not read within the given
-// time are missing.
+// Name names the frames of samples like Collect, without counting the samples. Names that cannot be read within the
+// given time are missing.
 func (b *Builder) Name(samples []*sampler.Sample, patience time.Duration) []Named {
 	b.collecting.Lock()
 	defer b.collecting.Unlock()

@@ -15,12 +15,12 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Stats are what a Builder has counted, and gauges of its present state. Those that have no
-// row in Counters are lists, texts and readers, and what a session counts on with.
+// Stats are the counters of a Builder, and gauges of its current state. Fields without a row in Counters are lists,
+// texts and readers, and Profiled, which the session's statistics use.
 type Stats struct {
-	Profiled uint64            // samples in profiles that were collected
+	Profiled uint64            // samples in collected profiles
 	Outcomes map[string]uint64 // samples by outcome of the user stack, see unwind.Outcome
-	Guessed  uint64            // samples some of whose callers the frame pointer alone led to
+	Guessed  uint64            // samples with callers that were found only by the frame pointer
 
 	KnownSymbols   map[string]uint64 // frames named, by service_name
 	UnknownSymbols map[string]uint64 // frames in a known file without a name, by service_name
@@ -29,16 +29,16 @@ type Stats struct {
 	SymbolBytes uint64 // memory of the symbol tables
 
 	JITBytes   uint64 // memory of the names that just-in-time compilers wrote
-	JITDropped uint64 // functions that there was no room for in it
+	JITDropped uint64 // functions dropped for lack of room in that memory
 
-	Errors    []string                // what costs names, and by which file
-	LimitHits map[limit.Reader]uint64 // how often readers of foreign bytes stopped at a bound
+	Errors    []string                // errors that cost names, with the file
+	LimitHits map[limit.Reader]uint64 // how often readers of foreign data stopped at a limit
 
 	Binaries []BinaryStats  // stacks that ended early, by binary; most first, bounded
 	Unnamed  []UnnamedStats // frames without a function's name, by binary; most first, bounded
 }
 
-// Counters returns the table of the figures, each with its name, help text, kind and place.
+// Counters returns the table of the figures, with their names, help texts, kinds and fields.
 func Counters() []counter.Row[Stats] {
 	return []counter.Row[Stats]{
 		counter.Many("pyroscope_ebpf_samples_total", "outcome", "outcomes",
@@ -84,17 +84,17 @@ type UnnamedStats struct {
 	Reason  string // symbol.Reason in snake_case, "not_ready" or "outside_any_mapping"
 	Frames  uint64
 
-	// Explain returns a sentence that says what is missing, and what to install if
-	// that is known. It may read the package manager's lists, some megabytes.
+	// Explain returns a sentence that describes the missing file, and the package to install if known. It may read the
+	// package manager's lists, some megabytes.
 	Explain func() string
 }
 
 const (
 	maxBinaries   = 4096 // distinct places where stacks ended early, and executables with unnamed frames
-	shownBinaries = 50   // of the former, in Stats
+	shownBinaries = 50   // maximum number of Stats.Binaries
 )
 
-// counts are what samples and profiles add up to. The Builder's mutex guards them.
+// counts are sums over samples and profiles. The Builder's mutex guards them.
 type counts struct {
 	profiled uint64
 	outcomes [256]uint64 // by unwind.Outcome
@@ -104,7 +104,7 @@ type counts struct {
 	unnamed  map[unwind.ExeID]uint64    // frames without a name, by executable
 }
 
-// endOfStack is where and why stacks ended early.
+// endOfStack is the binary and the outcome of stacks that ended early.
 type endOfStack struct {
 	exe     unwind.ExeID
 	outcome unwind.Outcome
@@ -134,14 +134,14 @@ func (c *counts) addOutcome(s *sampler.Sample) {
 	}
 }
 
-// Limits of the services whose frames are counted apart.
+// Limits of the services whose frames are counted separately.
 const (
 	maxServices   = 1000
-	serviceIdle   = 10 * time.Minute // without a profile: makes room for others
-	otherServices = "(other)"        // stands for those beyond the limit
+	serviceIdle   = 10 * time.Minute // idle time without a profile after which a service makes room
+	otherServices = "(other)"        // the sum of the services beyond the limit
 )
 
-// serviceSymbols are the frames of one service.
+// serviceSymbols counts the frames of one service.
 type serviceSymbols struct {
 	symbolCounts
 	seen time.Time
@@ -163,7 +163,7 @@ func (c *counts) addSymbols(service string, n symbolCounts, now time.Time) {
 	of.known, of.unknown, of.noModule, of.seen = of.known+n.known, of.unknown+n.unknown, of.noModule+n.noModule, now
 }
 
-// describe sets what the counts show without looking anything up.
+// describe sets the fields of out that need no lookups.
 func (c *counts) describe(out *Stats) {
 	out.Profiled, out.Outcomes = c.profiled, map[string]uint64{}
 	out.Guessed = c.guessed
@@ -180,21 +180,21 @@ func (c *counts) describe(out *Stats) {
 	}
 }
 
-// countNamed counts the frames of a profile that was made.
+// countNamed counts the frames of a new profile.
 func (b *Builder) countNamed(service string, n symbolCounts) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts.addSymbols(service, n, time.Now())
 }
 
-// countProfiled counts the samples of a profile that is handed out.
+// countProfiled counts the samples of a profile that is returned.
 func (b *Builder) countProfiled(samples uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts.profiled += samples
 }
 
-// countUnnamed counts the frames without a name in profiles that are handed out.
+// countUnnamed counts the frames without a name in profiles that are returned.
 func (b *Builder) countUnnamed(unnamed map[unwind.ExeID]uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,7 +205,7 @@ func (b *Builder) countUnnamed(unnamed map[unwind.ExeID]uint64) {
 	}
 }
 
-// Stats returns the present figures.
+// Stats returns the current figures.
 func (b *Builder) Stats() Stats {
 	var out Stats
 	b.mu.Lock()
@@ -222,7 +222,7 @@ func (b *Builder) Stats() Stats {
 	return out
 }
 
-// errors returns what costs names.
+// errors returns the errors that cost names.
 func (n *names) errors() (texts []string) {
 	if err := n.symbolizer.KernelStatus().Err; err != nil {
 		texts = append(texts, "kernel symbols: "+err.Error())
@@ -234,7 +234,7 @@ func (n *names) errors() (texts []string) {
 	return texts
 }
 
-// describeEnded says in which binaries most stacks ended early.
+// describeEnded lists the binaries in which most stacks ended early.
 func (n *names) describeEnded(ended map[endOfStack]uint64) []BinaryStats {
 	var out []BinaryStats
 	for at, samples := range ended {

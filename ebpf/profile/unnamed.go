@@ -12,11 +12,11 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// shownUnnamed is how many binaries Stats has of those with unnamed frames.
+// shownUnnamed is the maximum number of binaries with unnamed frames in Stats.
 const shownUnnamed = 20
 
-// describeUnnamed says of the binaries with most unnamed frames why that is so.
-// Executables that are forgotten since are left out.
+// describeUnnamed lists the binaries with most unnamed frames, and the reasons. It leaves out executables that were
+// forgotten since.
 func (n *names) describeUnnamed(frames map[unwind.ExeID]uint64, outside map[string]uint64) []UnnamedStats {
 	var out []UnnamedStats
 	for exe, count := range frames {
@@ -52,10 +52,10 @@ func (n *names) describeUnnamed(frames map[unwind.ExeID]uint64, outside map[stri
 	return out[:min(len(out), shownUnnamed)]
 }
 
-// explainPatience is how long the lists of a package manager are waited for.
+// explainPatience is the maximum wait for the lists of a package manager.
 const explainPatience = 500 * time.Millisecond
 
-// explain says why names of an executable are missing.
+// explain returns the reason why names of an executable are missing.
 func (n *names) explain(o *symbol.Object) string {
 	if late := n.readers.why(unwind.ExeID(o.ID)); late != nil {
 		return late.Error()

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// locate replaces a selected control group that is named by a directory below a mount of one, wherever that is, by the
-// path that /proc/PID/cgroup has in this hierarchy. Another path is left as it is, and means every hierarchy.
+// locate replaces a Cgroup given as a directory below any mount of control groups by its path in /proc/PID/cgroup, and
+// sets the hierarchy. Any other path is left unchanged, and means every hierarchy.
 func (s *Selection) locate(mountinfo string) {
 	dir := path.Clean(s.Cgroup)
 	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
@@ -24,7 +24,7 @@ func (s *Selection) locate(mountinfo string) {
 		if !ok || !below || rest != "" && rest[0] != '/' || len(m.point) < longest {
 			continue
 		}
-		longest = len(m.point) // of mounts on one directory the last is seen
+		longest = len(m.point) // the last mount on a directory hides earlier mounts
 		s.Cgroup, s.hierarchy = path.Join(m.root, rest), m.controllers
 	}
 }
@@ -32,11 +32,11 @@ func (s *Selection) locate(mountinfo string) {
 // cgroupMount is a mount of control groups.
 type cgroupMount struct {
 	point       string
-	root        string   // the control group that is seen there
-	controllers []string // of the hierarchy, its name among them; of version 2 one that is empty
+	root        string   // the control group at the mount point
+	controllers []string // controllers and name of the hierarchy; one empty string for version 2
 }
 
-// parseCgroupMount reads a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)). ok is false if it is of other mounts.
+// parseCgroupMount parses a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)). ok is false for other file systems.
 func parseCgroupMount(line string) (m cgroupMount, ok bool) {
 	mount, filesystem, _ := strings.Cut(line, " - ")
 	where, what := strings.Fields(mount), strings.Fields(filesystem)
@@ -55,7 +55,7 @@ func parseCgroupMount(line string) (m cgroupMount, ok bool) {
 	return m, true
 }
 
-// unescape replaces the octal numbers that stand for blanks in mountinfo.
+// unescape replaces the octal escapes of blanks in mountinfo.
 func unescape(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -80,7 +80,7 @@ func readMounts() (string, error) {
 	return string(text), nil
 }
 
-// isCgroup reports whether a line of /proc/PID/cgroup is of the selected control group or one below.
+// isCgroup reports whether a line of /proc/PID/cgroup is in the selected control group or below it.
 func (s *Selection) isCgroup(line string) bool {
 	_, rest, _ := strings.Cut(line, ":")
 	controllers, at, found := strings.Cut(rest, ":")

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLocate names control groups by directories below mounts of either version, where hosts with both, containers and
-// users have them.
+// TestLocate names control groups by directories below mounts of either version, as on hosts with both versions, in
+// containers and for users.
 func TestLocate(t *testing.T) {
 	const mounts = "" +
 		"24 1 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n" +
@@ -20,7 +20,7 @@ func TestLocate(t *testing.T) {
 		"/sys/fs/cgroup/unified":       true,
 		"/sys/fs/cgroup/unified/a":     true,
 		"/sys/fs/cgroup/unified/a/b/":  true,
-		"/sys/fs/cgroup/unified/x":     false, // that of another hierarchy
+		"/sys/fs/cgroup/unified/x":     false, // a control group of another hierarchy
 		"/sys/fs/cgroup/cpu/x":         true,
 		"/sys/fs/cgroup/cpu/m":         false,
 		"/sys/fs/cgroup/systemd/s/t":   true,
@@ -28,7 +28,7 @@ func TestLocate(t *testing.T) {
 		"/mnt/my groups":               true,
 		"/mnt/my groups/c":             true,
 		"/mnt/my groups/b":             false,
-		"/x":                           true, // as /proc/PID/cgroup has it, of any hierarchy
+		"/x":                           true, // a path in /proc/PID/cgroup, in any hierarchy
 		"m":                            true,
 		"/a/b/c":                       true,
 		"/b":                           false,

@@ -12,8 +12,8 @@ type Process struct {
 	Name string `json:"name"`
 }
 
-// findChildren selects the processes that the selected ones have started before, with all below them, if they are
-// wanted, and else notes that they are left out.
+// findChildren finds the earlier descendants of the selected processes. With Children it selects them, otherwise it
+// lists them in leftOut.
 func (s *selection) findChildren() error {
 	if len(s.PIDs) == 0 {
 		return nil
@@ -24,7 +24,7 @@ func (s *selection) findChildren() error {
 	}
 	children := map[uint32][]uint32{}
 	for _, pid := range pids {
-		if parent, err := s.fs.Parent(pid); err == nil { // else it has ended
+		if parent, err := s.fs.Parent(pid); err == nil { // on error the process has ended
 			children[parent] = append(children[parent], pid)
 		}
 	}
@@ -34,12 +34,12 @@ func (s *selection) findChildren() error {
 	for todo := append([]uint32{}, s.roots...); len(todo) > 0; todo = todo[1:] {
 		for _, pid := range children[todo[0]] {
 			if seen[pid] {
-				continue // its parent has ended, and it has another one by now
+				continue // already seen: a root below another root, or a process with a new parent
 			}
 			seen[pid] = true
 			todo = append(todo, pid)
 			switch {
-			case s.family[pid]: // it is selected itself, or was started just now
+			case s.family[pid]: // it is selected itself, or has just been started
 			case s.Children:
 				s.family[pid] = true
 			case s.fs.Lives(pid):

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// notBegun is the time of samples of a command that has not begun.
+// notBegun is the start time of a command before its exec.
 const notBegun = ^uint64(0)
 
-// command is a program that runs while it is recorded.
+// command is the program that Start has started.
 type command struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed once it has ended
+	ended chan struct{} // closed when it has ended
 }
 
-// Start starts the program that is recorded, from its first instruction on: no sample is
-// judged until its PID is known, and those of before its exec are none of its own. The
-// Selection must have Command. Call it before Run. Standard streams are those of cmd.
+// Start starts the program to record, which is recorded from its first instruction: no sample is judged until the
+// program's PID is known, and samples from before its exec do not count. The Selection must have Command. Call Start
+// before Run. Standard streams are taken from cmd.
 func (r *Recorder) Start(cmd *exec.Cmd) error {
 	s := r.selected
 	s.mu.Lock()
@@ -38,7 +38,7 @@ func (r *Recorder) Start(cmd *exec.Cmd) error {
 	s.command = c
 	go func() {
 		defer close(c.ended)
-		_ = cmd.Wait() // its ProcessState says how it ended
+		_ = cmd.Wait() // its ProcessState has the result
 	}()
 	return nil
 }
@@ -67,12 +67,11 @@ func (c *command) end() {
 	}
 }
 
-// errNoCommand is returned by ExitCode where there is none.
+// errNoCommand is returned by EndCommand if there is no command.
 var errNoCommand = errors.New("no command was started")
 
-// EndCommand ends the command of Start if it still runs: with SIGTERM, and if that does not
-// help for two seconds with SIGKILL. ended says whether it had ended on its own, and code with
-// which exit code; 128+n stands for signal n.
+// EndCommand ends the command of Start if it still runs: with SIGTERM, and after two seconds with SIGKILL. ended
+// reports whether it had ended on its own, and code is its exit code; 128+n stands for signal n.
 func (r *Recorder) EndCommand() (code int, ended bool, err error) {
 	c := r.selected.command
 	if c == nil {
@@ -83,7 +82,7 @@ func (r *Recorder) EndCommand() (code int, ended bool, err error) {
 	return exitCode(c.cmd.ProcessState), ended, nil
 }
 
-// exitCode is the exit code that a shell gives a process.
+// exitCode returns the exit code that a shell reports for a process.
 func exitCode(s *os.ProcessState) int {
 	if status, ok := s.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

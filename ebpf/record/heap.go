@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// startHeap begins to see the calls of allocators, if memory in use is recorded. Processes that were asked for count
-// with what they had in use when they ended, for then the recording ends.
+// startHeap starts to trace the calls of allocators, if memory in use is recorded. If processes or a command are
+// selected, processes that end count with the memory in use at their end, as the recording ends with them.
 func (r *Recorder) startHeap() error {
 	if r.options.Kind != kind.Heap {
 		return nil
@@ -16,7 +16,7 @@ func (r *Recorder) startHeap() error {
 	r.heap = heap.New(heap.Options{
 		Sampler:   r.sampler,
 		Target:    func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
-		Use:       func(s *sampler.Sample) { _ = r.add(s) }, // times are not kept of these
+		Use:       func(s *sampler.Sample) { _ = r.add(s) }, // no timestamps are kept for these samples
 		KeepEnded: r.options.Command || len(r.options.PIDs) > 0,
 		Early:     r.options.Command,
 	})

@@ -13,7 +13,7 @@ import (
 // isProbe reports whether a probe is recorded.
 func (o *Options) isProbe() bool { return o.Probe != probe.Probe{} }
 
-// setProbe makes the kind that of the probe, if there is one.
+// setProbe sets the kind and period from the probe, if there is one.
 func (o *Options) setProbe() (err error) {
 	if !o.isProbe() {
 		return nil
@@ -23,7 +23,7 @@ func (o *Options) setProbe() (err error) {
 	return err
 }
 
-// startProbe attaches the probe that is to be recorded, if there is one.
+// startProbe attaches the probe to record, if there is one.
 func (r *Recorder) startProbe() error {
 	if !r.options.isProbe() {
 		return nil
@@ -31,7 +31,7 @@ func (r *Recorder) startProbe() error {
 	r.probing = probing.New(probing.Options{
 		Completer: r.sampler,
 		Target:    func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
-		Use:       func(s *sampler.Sample) { _ = r.add(s) }, // times are not kept of these
+		Use:       func(s *sampler.Sample) { _ = r.add(s) }, // no timestamps are kept for these samples
 	})
 	r.probing.Update(probing.Config{
 		Probes: []probe.Probe{r.options.Probe}, UserStacks: r.options.UserStacks, KernelStacks: r.options.KernelStacks,

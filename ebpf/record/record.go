@@ -1,6 +1,5 @@
-// Package record makes one recording of this host: it samples some processes or all for a
-// while, and returns what they did as one profile. It is for commands; what profiles for ever
-// is package ebpf.
+// Package record makes one recording of this host: it samples some or all processes for a while, and returns one
+// profile of them. It is for commands; package ebpf profiles continuously.
 package record
 
 import (
@@ -33,54 +32,52 @@ import (
 )
 
 const (
-	// round is how often samples are named. Names of programs that ended long before are gone.
+	// round is the interval at which samples are named. Names of programs that ended long before are lost.
 	round = 10 * time.Second
-	// namesPatience is how long names are waited for: nobody looks again later.
+	// namesPatience is the maximum wait for names: no later round reads them.
 	namesPatience = 30 * time.Second
-	// idleExecutable is how long an executable that nobody has mapped keeps its tables.
+	// idleExecutable is the time after which the tables of an executable that no process maps are freed.
 	idleExecutable = 3 * round
-	// MaxTimestamps is how many samples' times a recording keeps. Then it ends: they
-	// take some 20 bytes each.
+	// MaxTimestamps is the number of timestamps, of some 20 bytes each, at which a recording ends.
 	MaxTimestamps = 16 << 20
-	// MaxFrames is how many frames the distinct stacks of a recording have. Then it ends: they
-	// take some 16 bytes each.
+	// MaxFrames is the number of frames of distinct stacks, of some 16 bytes each, at which a recording ends.
 	MaxFrames = 16 << 20
-	// waitingShare is how much of a CPU it may take to look at threads that are on none.
+	// waitingShare is the maximum share of a CPU for looking at threads that are off CPU.
 	waitingShare = 0.25
-	// maxBytes is how much memory stacks without names take before they are named.
+	// maxBytes is the memory of unnamed stacks at which a round ends early to name them.
 	maxBytes = 64 << 20
 )
 
-// Options say what is recorded.
+// Options describe a recording.
 type Options struct {
 	Selection
 
-	Kind         kind.Kind   // what is sampled: CPU time, time off CPU, both (kind.Wall), faults, or memory in use
-	Probe        probe.Probe // samples are taken at this; then Kind and Period are the probe's
-	OffCPURate   int         // of time off CPU: how often a second threads are looked at
-	Period       uint64      // of faults: after how many one is sampled; of memory in use: of how many bytes
-	HeapLimit    float64     // of memory in use: which part of its CPU time a process may spend on probes; 0: any
+	Kind         kind.Kind   // the kind to sample: CPU time, time off CPU, both (kind.Wall), faults, or memory in use
+	Probe        probe.Probe // if set, sample at this probe; Kind and Period are then the probe's
+	OffCPURate   int         // for time off CPU: passes over the threads per second
+	Period       uint64      // for faults: one sample per Period faults; for memory in use: one per Period bytes
+	HeapLimit    float64     // for memory in use: maximum share of a process's CPU time for probes; 0 for no limit
 	SampleRate   int         // samples per second and CPU
 	UserStacks   bool        // record the user part of stacks
 	KernelStacks bool        // record the kernel part of stacks
 
-	Threads      bool                // tell threads and processes apart, by the labels of LabelPID and so on
-	CPUs         bool                // tell CPUs apart, by LabelCPU
-	NUMANodes    bool                // tell the nodes of CPUs apart, by LabelNUMANode
-	Wakers       bool                // of time off CPU: say who has ended a wait, by LabelWaker
-	Timestamps   bool                // keep when each sample was taken, see pprof.Timestamp
-	InlineFrames bool                // show functions that were inlined into others
+	Threads      bool                // distinguish processes and threads, by LabelPID, LabelThread and LabelThreadID
+	CPUs         bool                // distinguish CPUs, by LabelCPU
+	NUMANodes    bool                // distinguish NUMA nodes of CPUs, by LabelNUMANode
+	Wakers       bool                // for time off CPU: name the waker that ended a wait, by LabelWaker
+	Timestamps   bool                // keep the time of each sample, see pprof.Timestamp
+	InlineFrames bool                // show inlined functions
 	Demangle     symbol.DemangleMode // how names of C++ and Rust are shown
 
 	TableBytes int // limit of the memory for unwind tables
 
-	// Each, if set, gets what was sampled, every Round and at the end. The Recorder keeps nothing of it then: the
-	// Recording has no Profile. It may call Progress and Threads. An error ends the recording.
+	// Each, if set, is called with the samples of every Round, and at the end. The Recorder then keeps no samples: the
+	// Recording has no Profile. Each may call Progress and Threads. An error from Each ends the recording.
 	Each  func(Part) error
-	Round time.Duration // how often; 0: 10 s
+	Round time.Duration // interval between calls of Each; 0 for 10 s
 }
 
-// period returns what one sample stands for, in the unit of the first value of its kind.
+// period returns the value of one sample, in the unit of the first value of its kind.
 func (o *Options) period() int64 {
 	switch o.Kind {
 	case kind.CPU, kind.Wall:
@@ -91,7 +88,7 @@ func (o *Options) period() int64 {
 	return int64(o.Period)
 }
 
-// config returns the options of the sampler: it samples the one kind.
+// config returns the options of the sampler for the kind to record.
 func (o *Options) config() sampler.Config {
 	c := sampler.Config{
 		SampleRate: o.SampleRate, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes,
@@ -109,10 +106,10 @@ func (o *Options) config() sampler.Config {
 	return c
 }
 
-// offCPU reports whether threads are looked at that are on no CPU.
+// offCPU reports whether time off CPU is recorded.
 func (o *Options) offCPU() bool { return o.Kind == kind.OffCPU || o.Kind == kind.Wall }
 
-// Part is what was sampled between two rounds.
+// Part holds the samples between two rounds.
 type Part struct {
 	Profile  *profile.Profile // nil without samples; owned by the caller
 	Begun    time.Time
@@ -134,27 +131,27 @@ const (
 	LabelWaker    = builder.LabelWaker // with Options.Wakers
 )
 
-// Recording is what was recorded.
+// Recording is the result of a recording.
 type Recording struct {
-	Kind     kind.Kind        // what was sampled
+	Kind     kind.Kind        // the kind that was sampled
 	Profile  *profile.Profile // nil without samples; owned by the caller
 	Begun    time.Time
 	Duration time.Duration
 	Samples  uint64 // in the profile
-	WithUser uint64 // of these, samples that should have a user part
-	Whole    uint64 // of these, samples whose user part reaches the outermost frame
-	Ended    string // why the recording ended before it was told to, "" if it did not
+	WithUser uint64 // samples that should have a user part; part of Samples
+	Whole    uint64 // samples whose user part reaches the outermost frame; part of WithUser
+	Ended    string // why the recording ended early, "" if it did not
 
-	// Lost counts the samples of this host, selected or not, that were due and not taken, by
-	// reason: sampler.LostToFullLogs and so on.
+	// Lost counts the missed samples of this host, in selected processes or not, by reason: sampler.LostToFullLogs and
+	// so on.
 	Lost map[string]uint64
 
-	LeftOut []Process              // descendants of the processes that were selected, from before; the first of them
-	Paused  []heap.Paused          // processes whose memory was not recorded all the time
-	Dropped uint64                 // values of a probe that were too large to be any, and add nothing
+	LeftOut []Process              // earlier descendants of the selected processes, if they were not recorded
+	Paused  []heap.Paused          // processes whose memory was recorded only part of the time
+	Dropped uint64                 // values of a probe that were too large to be valid, and count as 0
 	Frames  uint64                 // user frames and kernel frames of distinct stacks
-	Unnamed []builder.UnnamedStats // of these, frames without a name, by binary; most first
-	Errors  map[string]uint64      // what cost names or stacks, and how often
+	Unnamed []builder.UnnamedStats // frames without a name, by binary, most first; part of Frames
+	Errors  map[string]uint64      // errors that cost names or stacks, and how often
 }
 
 // LostSamples is the sum of Lost.
@@ -165,8 +162,8 @@ func (r *Recording) LostSamples() (sum uint64) {
 	return sum
 }
 
-// Recorder makes a recording. Progress and Threads may be called while Run runs; otherwise its
-// methods are for one goroutine.
+// Recorder makes a recording. Progress and Threads may be called while Run runs; all other methods are for one
+// goroutine.
 type Recorder struct {
 	options  Options
 	selected *selection
@@ -175,13 +172,13 @@ type Recorder struct {
 	files    *filework.Pool
 	target   *target.Target
 	threads  threads
-	waiting  *offcpu.Running // nil: time off CPU is not wanted
-	probing  *probing.Prober // nil: no probe is wanted
-	heap     *heap.Profiler  // nil: memory in use is not wanted
-	profile  *pprof.Builder  // what was named; without Each
-	parted   time.Time       // when the last Part ended
+	waiting  *offcpu.Running // nil unless time off CPU is recorded
+	probing  *probing.Prober // nil unless a probe is recorded
+	heap     *heap.Profiler  // nil unless memory in use is recorded
+	profile  *pprof.Builder  // sum of the named samples, without Each
+	parted   time.Time       // end of the last Part
 	swept    time.Time
-	last     bool // the round that ends is the last one
+	last     bool // the current round is the last one
 
 	ending sync.Once // stops sampling
 	ended  atomic.Pointer[time.Time]
@@ -190,10 +187,9 @@ type Recorder struct {
 	samples, withUser, whole atomic.Uint64
 }
 
-// Open prepares a recording: it loads the programs, reads what runs already, and begins to
-// sample, so that nothing of what Start starts is missed. It returns a *NoProcessError if a
-// selected process does not exist, and a *kernel.PermissionError when this process lacks
-// capabilities. Close the Recorder after use.
+// Open prepares a recording: it loads the BPF programs, reads the running processes, and starts sampling, so that no
+// sample of the command of Start is missed. It returns a *NoProcessError if a selected process does not exist, and a
+// *kernel.PermissionError if this process lacks capabilities. Close the Recorder after use.
 func Open(o Options) (*Recorder, error) {
 	if err := o.setProbe(); err != nil {
 		return nil, err
@@ -229,7 +225,7 @@ func (r *Recorder) open() error {
 	if err != nil {
 		return err
 	}
-	if err := r.selected.findChildren(); err != nil { // of those that are started from now on there are records
+	if err := r.selected.findChildren(); err != nil { // processes that start from now on have fork records
 		return err
 	}
 	r.builder, err = builder.New(builder.Options{
@@ -248,7 +244,7 @@ func (r *Recorder) open() error {
 	return errors.Join(r.startProbe(), r.startHeap(), r.startWaiting())
 }
 
-// startWaiting begins to look at threads that are on no CPU, if they are wanted.
+// startWaiting starts to look at threads that are off CPU, if time off CPU is recorded.
 func (r *Recorder) startWaiting() (err error) {
 	if !r.options.offCPU() {
 		return nil
@@ -260,7 +256,7 @@ func (r *Recorder) startWaiting() (err error) {
 			if !r.options.shows(s.Thread.State) {
 				return
 			}
-			shown, inner := *s, *s.Sample // the clock keeps s
+			shown, inner := *s, *s.Sample // a copy, as the off-CPU clock keeps s
 			shown.Sample = &inner
 			if !r.options.KernelStacks {
 				shown.Kernel = nil
@@ -268,25 +264,25 @@ func (r *Recorder) startWaiting() (err error) {
 			if !r.options.UserStacks {
 				shown.User, shown.Interpreted, shown.Outcome = nil, nil, unwind.NotCollected
 			}
-			_ = r.add(&shown) // times are not kept of these
+			_ = r.add(&shown) // no timestamps are kept for these samples
 		},
 	}, float64(r.options.OffCPURate))
 	return err
 }
 
-// shows reports whether threads in a state are recorded by a pass: the CPU clock has those that run.
+// shows reports whether a pass records threads in a state. Running threads are sampled by the CPU clock instead.
 func (o *Options) shows(s kernel.ThreadState) bool { return s != kernel.Running && s != kernel.Idle }
 
-// observe passes a side-band record on.
+// observe passes a side-band record to the selection, the builder and the heap profiler.
 func (r *Recorder) observe(record *kernel.Record) {
 	r.selected.observe(record)
-	r.builder.Observe(record) // none comes before Run
+	r.builder.Observe(record) // records only arrive during Run, after open has set builder
 	if r.heap != nil {
 		r.heap.Observe(record)
 	}
 }
 
-// askAgain has processes judged again that may be selected by now.
+// askAgain makes the sampler ask again for the targets of processes, if rejected processes may be selected now.
 func (r *Recorder) askAgain(uint64) error {
 	if r.selected.changed(time.Now()) {
 		r.sampler.AskAgain()
@@ -297,7 +293,7 @@ func (r *Recorder) askAgain(uint64) error {
 // errClosed is returned after Close.
 var errClosed = errors.New("the recorder is closed")
 
-// errFull ends a recording that has as many times as it may keep.
+// errFull ends a recording with MaxTimestamps timestamps.
 var errFull = errors.New("full")
 
 // add counts one sample.
@@ -324,17 +320,17 @@ func (r *Recorder) add(s *sampler.Sample) error {
 	return nil
 }
 
-// Progress is how far a recording is.
+// Progress is the state of a recording.
 type Progress struct {
 	Samples, WithUser, Whole uint64 // see Recording
-	Expected, Lost           uint64 // samples of this host that were due, and of those the ones not taken
-	Naming                   bool   // the recording has ended, and names are read
+	Expected, Lost           uint64 // samples of this host that were due, and due samples that were missed
+	Naming                   bool   // sampling has ended, and names are being read
 }
 
-// String says what is recorded, such as "process 4711 (java)".
+// String describes the selection, such as "process 4711 (java)".
 func (r *Recorder) String() string { return r.selected.String() }
 
-// Progress returns how far the recording is.
+// Progress returns the state of the recording.
 func (r *Recorder) Progress() Progress {
 	p := Progress{Samples: r.samples.Load(), WithUser: r.withUser.Load(), Whole: r.whole.Load(),
 		Naming: r.ended.Load() != nil}
@@ -345,19 +341,19 @@ func (r *Recorder) Progress() Progress {
 	return p
 }
 
-// Run records until ctx is done, all selected processes have ended, or the command of Start
-// has. What it recorded until then it returns, named. It may be called once.
+// Run records until ctx is done, all selected processes have ended, or the command of Start has ended. It returns the
+// named recording until then. It may be called once.
 func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	out := &Recording{Kind: r.options.Kind, Begun: time.Now()}
 	r.parted = out.Begun
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	context.AfterFunc(ctx, r.stopSampling) // at once, while names are read too
+	context.AfterFunc(ctx, r.stopSampling) // stop at once, even while names are being read
 	sampled := make(chan error, 1)
 	go func() { sampled <- r.sampler.Run(ctx, r.add) }()
 	ended, err := r.wait(ctx, sampled)
 	if r.options.Each != nil && ctx.Err() != nil {
-		r.builder.Hurry() // nobody looks any more
+		r.builder.Hurry() // end without waiting long for names
 	}
 	r.stopSampling()
 	stop()
@@ -377,7 +373,7 @@ func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	return out, r.describe(out)
 }
 
-// stopSampling ends sampling, once.
+// stopSampling ends sampling. Only the first call has an effect.
 func (r *Recorder) stopSampling() {
 	r.ending.Do(func() {
 		now := time.Now()
@@ -395,8 +391,8 @@ func (r *Recorder) stopSampling() {
 	})
 }
 
-// wait collects now and then, until the recording ends. It returns why it ended on its own.
-// What sampling returns, if it fails, is put back.
+// wait ends rounds at intervals until the recording ends. It returns the reason if the recording ended on its own. If
+// sampling fails, wait puts its error back into sampled.
 func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, err error) {
 	const look = 100 * time.Millisecond
 	ticker := time.NewTicker(look)
@@ -428,16 +424,16 @@ func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, 
 	}
 }
 
-// endRound collects, for Each or for the end.
+// endRound names the samples of a round and passes them to Each, or adds them to the profile.
 func (r *Recorder) endRound() error {
 	if r.options.Each == nil {
-		if r.heap != nil && r.last { // what is in use counts once
+		if r.heap != nil && r.last { // memory in use counts once
 			r.heap.Flush()
 		}
 		r.collect()
 		return nil
 	}
-	r.sampler.Flush() // samples lie in the kernel for a while
+	r.sampler.Flush() // the kernel buffers samples for a while
 	if r.waiting != nil {
 		r.waiting.Flush()
 	}
@@ -448,7 +444,7 @@ func (r *Recorder) endRound() error {
 		r.heap.Flush()
 	}
 	now := time.Now()
-	collected := r.builder.Collect() // names that are late are there in the next round
+	collected := r.builder.Collect() // late names are available in the next round
 	if now.Sub(r.swept) >= round {
 		r.builder.Forget(r.sampler.Sweep(idleExecutable))
 		r.swept = now
@@ -465,21 +461,21 @@ func (r *Recorder) endRound() error {
 	return r.options.Each(part)
 }
 
-// title says in a profile what it is of.
+// title writes the selection and the time of a recording into its profile.
 func (r *Recorder) title(p *profile.Profile, begun time.Time, d time.Duration) {
 	p.Comments = []string{export.Recorded + r.selected.String()}
 	p.TimeNanos, p.DurationNanos = begun.UnixNano(), d.Nanoseconds()
 	r.putFirst(p)
 }
 
-// collect names what was sampled, and adds it to the profile. Equal stacks are kept once, so memory grows with the
-// distinct ones alone, and the end has no more to do than another round.
+// collect names the samples and adds them to the profile. Equal stacks are kept once, so memory grows only with
+// distinct stacks, and the last round takes no longer than any other round.
 func (r *Recorder) collect() {
 	r.builder.CollectInto(r.profile, namesPatience)
 	r.builder.Forget(r.sampler.Sweep(idleExecutable))
 }
 
-// merge adds up parts, none to nil.
+// merge adds up profiles. It returns nil if there are none.
 func merge(parts []builder.Profile) (*profile.Profile, error) {
 	var all []*profile.Profile
 	for _, p := range parts {
@@ -495,10 +491,10 @@ func merge(parts []builder.Profile) (*profile.Profile, error) {
 	return merged, nil
 }
 
-// describe sets what was recorded.
+// describe sets the profile and the figures of a recording.
 func (r *Recorder) describe(out *Recording) error {
 	out.Profile = r.profile.Profile()
-	r.profile = nil // to write the profile takes memory of its own
+	r.profile = nil // free its memory before the profile is written
 	if out.Profile != nil {
 		r.title(out.Profile, out.Begun, out.Duration)
 	}
@@ -528,7 +524,7 @@ func (r *Recorder) describe(out *Recording) error {
 	return nil
 }
 
-// account returns how many samples were due, and makes what was lost that of the kind that is recorded.
+// account returns the number of samples that were due, and sets stats.Lost for the recorded kind.
 func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
 	var lost uint64
 	switch r.options.Kind {
@@ -554,12 +550,12 @@ func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
 	return stats.EventSamples
 }
 
-// putFirst puts the mapping first that pprof shows as the file that a profile is of: the
-// executable of the one process that was recorded, and of several what they have in common.
+// putFirst sets the first mapping, which pprof shows as the file of a profile: the executable if one process was
+// recorded, otherwise a mapping named after the selection.
 func (r *Recorder) putFirst(p *profile.Profile) {
 	exe := r.selected.executable()
 	at := slices.IndexFunc(p.Mapping, func(m *profile.Mapping) bool { return m.File == exe })
-	if exe == "" || at < 0 { // code of no file may have a mapping without a name
+	if exe == "" || at < 0 { // code outside any file may have a mapping without a name
 		pprof.SetTitle(p, r.selected.String())
 		return
 	}
@@ -570,7 +566,7 @@ func (r *Recorder) putFirst(p *profile.Profile) {
 	}
 }
 
-// Close ends the command of Start if it still runs, and releases everything.
+// Close ends the command of Start if it still runs, and releases all resources.
 func (r *Recorder) Close() error {
 	r.selected.close()
 	err := r.threads.close()

@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTitle: the first mapping, which go tool pprof takes for what a profile is of, is that of the process that was
-// recorded. Of several processes it says which, also where code of no file, such as a process's name, has a mapping.
+// TestTitle checks that the first mapping, which go tool pprof shows as the file of a profile, belongs to the
+// executable of the recorded process. For several processes it names the processes, even if code outside any file, such
+// as a process's name, has a mapping.
 func TestTitle(t *testing.T) {
 	tests := []struct {
 		name string

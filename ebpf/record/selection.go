@@ -15,29 +15,29 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// Selection says what is recorded of this host: what fits all that is set. The zero value is
-// everything.
+// Selection selects the samples of this host to record: samples that meet all fields that are set. The zero value
+// selects all samples.
 type Selection struct {
-	PIDs      []uint32 // these processes, and those that they start from now on
-	Children  bool     // with PIDs: and those that they have started before
+	PIDs      []uint32 // these processes, and all processes that they start from now on
+	Children  bool     // with PIDs: also the processes that they have started before
 	TIDs      []uint32 // these threads
-	CPUs      []uint32 // what runs on these CPUs
-	Cgroup    string   // processes in this control group or one below: as /proc/PID/cgroup has it, or its directory
+	CPUs      []uint32 // samples on these CPUs
+	Cgroup    string   // processes in or below this control group: the path in /proc/PID/cgroup, or a directory
 	Unit      string   // processes of this systemd unit
-	Container string   // processes of this container: its ID, or how that begins
-	Command   bool     // the command of Start, and what it starts
+	Container string   // processes of this container: its ID, or a prefix of it
+	Command   bool     // the command of Start, and all processes that it starts
 
-	hierarchy []string // controllers of the one that Cgroup is in; nil: any hierarchy
+	hierarchy []string // controllers of the hierarchy of Cgroup; nil for any hierarchy
 }
 
-// everything reports whether no process is left out.
+// everything reports whether all processes are selected.
 func (s *Selection) everything() bool {
 	return len(s.PIDs) == 0 && len(s.TIDs) == 0 && !s.Command && !s.byCgroup()
 }
 
 func (s *Selection) byCgroup() bool { return s.Cgroup != "" || s.Unit != "" || s.Container != "" }
 
-// String says what is recorded: "process 4711 (java)".
+// String describes the selection, such as "process 4711 (java)".
 func (s *selection) String() string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -79,11 +79,11 @@ func numbers(ids []uint32) string {
 	return " " + strings.Join(texts, ", ")
 }
 
-// NoProcessError says that a process or thread that was to be recorded does not exist.
+// NoProcessError is the error for a selected process or thread that does not exist.
 type NoProcessError struct {
 	ID     uint32
-	Thread bool   // it is a thread
-	Of     uint32 // not 0: ID is a thread of this process, where a process was wanted
+	Thread bool   // ID was selected as a thread
+	Of     uint32 // if not 0, ID was selected as a process, but is a thread of this process
 }
 
 func (e *NoProcessError) Error() string {
@@ -110,18 +110,18 @@ type selection struct {
 	command *command
 
 	mu     sync.Mutex
-	roots  []uint32          // selected by number; the recording ends with the last one
-	reused map[uint32]bool   // roots whose number is another process's by now
-	family map[uint32]bool   // those, and their descendants since
-	since  map[uint32]uint64 // when a command began, CLOCK_MONOTONIC
-	exe    string            // of the one root
-	name   string            // of the one root
+	roots  []uint32          // processes selected by ID; the recording ends when all have ended
+	reused map[uint32]bool   // roots whose ID now belongs to another process
+	family map[uint32]bool   // roots, and the descendants that they have started since
+	since  map[uint32]uint64 // by PID, start of the command, CLOCK_MONOTONIC
+	exe    string            // set if there is one root
+	name   string            // set if there is one root
 
-	leftOut []Process // descendants of the roots from before
+	leftOut []Process // descendants that the roots have started before
 
-	member map[uint32]bool // by PID: whether its cgroup is selected
-	again  bool            // a process that was refused is selected by now
-	asked  time.Time       // when all were asked again
+	member map[uint32]bool // by PID, whether its control group is selected
+	again  bool            // a rejected process may be selected now
+	asked  time.Time       // time of the last check of all control groups
 }
 
 func newSelection(o Selection, fs procfs.FS) (*selection, error) {
@@ -157,7 +157,7 @@ func newSelection(o Selection, fs procfs.FS) (*selection, error) {
 		}
 	}
 	if len(s.roots) == 1 {
-		s.exe, _ = fs.ExePath(s.roots[0]) // kernel threads have none
+		s.exe, _ = fs.ExePath(s.roots[0]) // empty for kernel threads
 		s.name, _ = fs.Comm(s.roots[0])
 	}
 	return s, nil
@@ -226,7 +226,7 @@ func (s *selection) inCgroup(pid uint32) bool {
 	return err == nil && s.Selection.fitsCgroup(lines)
 }
 
-// fitsCgroup reports whether the lines of /proc/PID/cgroup are of what is selected.
+// fitsCgroup reports whether the lines of /proc/PID/cgroup match Cgroup, Unit and Container.
 func (s *Selection) fitsCgroup(lines []string) bool {
 	inContainer := func(id string) bool { return strings.HasPrefix(id, s.Container) }
 	if s.Container != "" && !slices.ContainsFunc(target.ContainerIDsFromCgroup(lines), inContainer) {
@@ -236,7 +236,7 @@ func (s *Selection) fitsCgroup(lines []string) bool {
 		(s.Unit == "" || slices.ContainsFunc(lines, s.isUnit))
 }
 
-// isUnit reports whether a line of /proc/PID/cgroup is of the selected systemd unit.
+// isUnit reports whether a line of /proc/PID/cgroup belongs to the selected systemd unit.
 func (s *Selection) isUnit(line string) bool {
 	parts := strings.Split(line, "/")
 	return slices.Contains(parts[1:], s.Unit) || slices.Contains(parts[1:], s.Unit+".service")
@@ -281,13 +281,13 @@ func (s *selection) hasSample(sample *kernel.Sample) bool {
 	return sample.Time >= s.since[sample.PID]
 }
 
-// observe follows who starts whom.
+// observe tracks forks and execs of selected processes.
 func (s *selection) observe(r *kernel.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch r.Kind {
 	case kernel.RecordFork:
-		if s.since[r.PID] != notBegun { // else this is how the command was made
+		if s.since[r.PID] != notBegun { // otherwise this is the fork of the command itself
 			delete(s.since, r.PID)
 		}
 		delete(s.member, r.PID)
@@ -296,7 +296,7 @@ func (s *selection) observe(r *kernel.Record) {
 			s.family[r.PID] = true
 			s.again = true
 		case !slices.Contains(s.roots, r.PID):
-			delete(s.family, r.PID) // an earlier process of that number
+			delete(s.family, r.PID) // an earlier process had this ID
 		case !s.Command:
 			delete(s.family, r.PID)
 			s.reused[r.PID] = true
@@ -306,21 +306,21 @@ func (s *selection) observe(r *kernel.Record) {
 			s.since[r.PID] = r.Time
 		}
 	case kernel.RecordLost:
-		clear(s.since) // the exec may be among them
+		clear(s.since) // the exec record may be lost
 	}
 }
 
-// ended forgets a process.
+// ended removes a process that has ended.
 func (s *selection) ended(pid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.member, pid)
 }
 
-// retryCgroups is how often processes that were in another control group are looked at again.
+// retryCgroups is the interval at which the control groups of processes are read again.
 const retryCgroups = time.Second
 
-// changed reports whether a process that was refused may be selected by now.
+// changed reports whether a rejected process may be selected now.
 func (s *selection) changed(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +333,7 @@ func (s *selection) changed(now time.Time) bool {
 	return changed
 }
 
-// gone says that all selected processes have ended, or the command has; "" if not so.
+// gone returns a text that says that all selected processes, or the command, have ended; "" if any still runs.
 func (s *selection) gone() string {
 	if s.Command {
 		if s.command != nil && s.command.hasEnded() {
@@ -357,7 +357,7 @@ func (s *selection) gone() string {
 	return "all of the processes have ended"
 }
 
-// executable is the path of the executable that all samples are of, "" if there is none.
+// executable returns the path of the executable if one process is recorded, otherwise "".
 func (s *selection) executable() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// TestNoProcess: a process that does not exist, and a thread instead of a process, are
-// refused.
+// TestNoProcess checks that a process that does not exist, and a thread in place of a process, are refused.
 func TestNoProcess(t *testing.T) {
 	const none = 1<<32 - 1
 	_, err := newSelection(Selection{PIDs: []uint32{none}}, procfs.Default)
@@ -34,8 +33,7 @@ func TestNoProcess(t *testing.T) {
 	require.False(t, s.hasSample(&kernel.Sample{PID: self, TID: threads[0]}))
 }
 
-// TestFamily: who a selected process starts is selected, and is not any more when its number
-// is another process's.
+// TestFamily checks that a process started by a selected process is selected, until its PID belongs to another process.
 func TestFamily(t *testing.T) {
 	self := uint32(os.Getpid())
 	s, err := newSelection(Selection{PIDs: []uint32{self}}, procfs.Default)
@@ -56,7 +54,7 @@ func TestFamily(t *testing.T) {
 	require.Empty(t, s.gone())
 }
 
-// TestGone: the recording of processes ends when all of them have ended.
+// TestGone checks that a recording of processes ends when all of them have ended.
 func TestGone(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	require.NoError(t, cmd.Start())
@@ -69,7 +67,7 @@ func TestGone(t *testing.T) {
 	require.Regexp(t, `^process \d+ has ended$`, s.gone())
 }
 
-// TestCPUs: samples of other CPUs are left out.
+// TestCPUs checks that samples of other CPUs are left out.
 func TestCPUs(t *testing.T) {
 	s, err := newSelection(Selection{CPUs: []uint32{1, 3}}, procfs.Default)
 	require.NoError(t, err)
@@ -79,7 +77,7 @@ func TestCPUs(t *testing.T) {
 	require.Equal(t, "this host, CPU 1, 3", s.String())
 }
 
-// TestCommandBegins: samples of before a command's exec are none of its own.
+// TestCommandBegins checks that samples from before a command's exec do not count.
 func TestCommandBegins(t *testing.T) {
 	const pid, child = 1 << 30, 1<<30 + 1
 	s, err := newSelection(Selection{Command: true}, procfs.Default)
@@ -89,13 +87,13 @@ func TestCommandBegins(t *testing.T) {
 	at := func(pid uint32, time uint64) bool { return s.hasSample(&kernel.Sample{PID: pid, Time: time}) }
 	require.True(t, s.has(pid))
 	require.False(t, at(pid, 100))
-	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: 1, PID: pid, Time: 40}) // Start knows already
+	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: 1, PID: pid, Time: 40}) // the fork of Start itself
 	require.True(t, s.has(pid))
 	require.False(t, at(pid, 100))
 	s.observe(&kernel.Record{Kind: kernel.RecordExec, PID: pid, Time: 50})
 	require.False(t, at(pid, 49))
 	require.True(t, at(pid, 50))
-	s.observe(&kernel.Record{Kind: kernel.RecordExec, PID: pid, Time: 80}) // a shell's
+	s.observe(&kernel.Record{Kind: kernel.RecordExec, PID: pid, Time: 80}) // the exec of a shell
 	require.True(t, at(pid, 60))
 	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: pid, PID: child, Time: 60})
 	require.True(t, s.has(child))
@@ -175,7 +173,8 @@ func TestChildren(t *testing.T) {
 	require.Empty(t, s.leftOut, "it has none")
 }
 
-// TestNumberUsedAgain: a process that gets the number of a selected one is not selected, and the recording ends.
+// TestNumberUsedAgain checks that a process that gets the PID of a selected process is not selected, and that the
+// recording ends.
 func TestNumberUsedAgain(t *testing.T) {
 	self := uint32(os.Getpid())
 	s, err := newSelection(Selection{PIDs: []uint32{self}}, procfs.Default)

@@ -13,19 +13,19 @@ import (
 	"github.com/headwater/headwater/ebpf/wait"
 )
 
-// Thread is what a thread does at one moment.
+// Thread is the state of a thread at one moment.
 type Thread struct {
 	PID   uint32
 	TID   uint32
 	Name  string
 	State kernel.ThreadState
-	CPU   uint32        // where it runs, or has run last
-	Wait  string        // what it waits for, see wait.Of; "" if it does not, or that is not known
-	Off   time.Duration // for how long it has been on no CPU; negative: not known
-	In    string        // the innermost function of its kernel stack, "" of one that runs
+	CPU   uint32        // the CPU that it runs on, or ran on last
+	Wait  string        // the event that it waits for, see wait.Of; "" if it does not wait, or if the event is unknown
+	Off   time.Duration // time since it left the CPU; negative if unknown
+	In    string        // innermost function of its kernel stack, "" if it runs
 }
 
-// threads looks at threads when somebody asks for them first.
+// threads opens the kernel's thread iterator at the first call.
 type threads struct {
 	mu     sync.Mutex
 	closed bool
@@ -56,17 +56,17 @@ func (t *threads) close() error {
 	return t.kernel.Close()
 }
 
-// Threads returns what the threads of a process do now, without stopping it; none if it has
-// ended. With 0 it is those of all that is recorded, without threads of the kernel that wait
-// for work. It may be called concurrently, before Close.
+// Threads returns the current state of the threads of a process, without stopping it, or no threads if it has ended.
+// With pid 0 it returns the threads of all recorded processes, except kernel threads that wait for work. It may be
+// called concurrently, before Close.
 func (r *Recorder) Threads(pid uint32) (out []Thread, err error) {
-	const patience = 100 * time.Millisecond // the kernel's names are there
+	const patience = 100 * time.Millisecond // kernel symbols are already read
 	from, err := r.threads.open()
 	if err != nil {
 		return nil, err
 	}
 	var all []kernel.Thread
-	var at []int // by thread, which of the distinct stacks it has
+	var at []int // by thread, index of its stack in stacks
 	var stacks []*sampler.Sample
 	places := map[string]int{}
 	err = from.Read(pid, 0, func(t *kernel.Thread) {
@@ -92,7 +92,7 @@ func (r *Recorder) Threads(pid uint32) (out []Thread, err error) {
 	return out, nil
 }
 
-// stackKey is equal for equal stacks.
+// stackKey returns a key that is equal for equal stacks.
 func stackKey(addresses []uint64) string {
 	key := make([]byte, 0, 8*len(addresses))
 	for _, a := range addresses {
@@ -101,7 +101,7 @@ func stackKey(addresses []uint64) string {
 	return string(key)
 }
 
-// waits reports whether a thread is one of those that are recorded, and does not just wait for work.
+// waits reports whether a thread is recorded, and is not a kernel thread waiting for work.
 func (r *Recorder) waits(t *kernel.Thread) bool {
 	if t.Outcome == unwind.KernelThread && (t.State == kernel.Sleeping || t.State == kernel.Idle) {
 		return false
@@ -110,7 +110,7 @@ func (r *Recorder) waits(t *kernel.Thread) bool {
 		r.selected.hasSample(&kernel.Sample{PID: t.PID, TID: t.TID, CPU: t.CPU, Time: t.Time})
 }
 
-// newThread describes a thread by the names of its kernel stack.
+// newThread returns the state of a thread, given the names of its kernel stack.
 func newThread(t *kernel.Thread, stack *profile.Named) Thread {
 	var functions []string
 	for _, l := range stack.Kernel {

@@ -1,202 +1,201 @@
 package runtime
 
-// Interpreted is a Library whose functions are no machine code: an interpreter runs them, and
-// keeps frames of its own. Its Attach returns ErrUnknown if it makes no code that has rows.
+// Interpreted is a Library whose functions are not machine code: an interpreter runs them, and keeps its own frames.
+// Its Attach returns ErrUnknown if the runtime makes no machine code that has rows.
 //
-// What a language has to know is little: where the frames are (a Spec, which is data), what
-// the words of a frame mean, and how a code object is read. All else is the same for every
-// language: the reading at the time of the sample, in the kernel; the place of the frames
-// among the native ones; numbers and names of functions, also of processes that are gone.
-// Its values can be compared: a pointer will do.
+// A language supplies the location of the frames (a Spec, which is data), the meaning of the words of a frame, and a
+// reader for code objects. Everything else is the same for every language: reading the frames in the kernel at the time
+// of the sample, merging them with the native frames, and the numbers and names of functions, including functions of
+// processes that have exited. Values must be comparable; a pointer is.
 type Interpreted interface {
 	Library
-	// Evaluation returns the ranges of code, in ELF virtual addresses of the file, whose
-	// native frames run functions of the language: each runs one run of the chain.
+	// Evaluation returns the code ranges of the interpreter's evaluation loop, in ELF virtual addresses of the file.
+	// Each native frame in a range executes one run of frames of the chain.
 	Evaluation() []Range
-	// Entering returns where in those ranges a leaf has not yet, or no longer, the frames of
-	// the chain that it runs: what the chain has of it there is not to be believed. May be nil.
+	// Entering returns the parts of the Evaluation ranges in which a leaf frame has not yet pushed, or has already
+	// popped, its chain frames: there, the chain does not describe the leaf. May be nil.
 	Entering() []Range
-	// Interpret returns how the frames of the language are found in a process. Errors are
-	// ErrNotReady (asked again soon, for some seconds), ErrUnknown (there are none after all),
-	// *UnnamedError (a visible frame for each native frame of the evaluation), or another one,
-	// which is reported. Interpreters of one Library that have equal Specs are interchangeable:
-	// one of them serves all those processes, so it keeps nothing of a process.
+	// Interpret returns how the frames of the language are found in a process. The error is ErrNotReady (the caller
+	// retries for some seconds), ErrUnknown (the process has no such frames after all), *UnnamedError (each native
+	// evaluation frame gets a placeholder frame), or any other error, which is reported. Interpreters of one Library
+	// with equal Specs are interchangeable: one Interpreter serves all those processes, so it keeps no state of a
+	// process.
 	Interpret(p Process) (Interpreter, error)
 }
 
-// Unnamed is an Interpreted whose functions are never named. A process that has another one,
-// too, has the frames of that.
+// Unnamed is an Interpreted whose functions are never named. If a process also has another Interpreted, that one
+// supplies the frames.
 type Unnamed interface {
 	Interpreted
 	Unnamed()
 }
 
-// Switching is an Interpreted with libraries that lead a thread to another chain than that of the code that called
-// them.
+// Switching is an Interpreted with libraries that switch a thread to a different chain than the code that called the
+// library.
 type Switching interface {
 	Interpreted
-	// Switches says what code of a file does.
+	// Switches returns the kind of switch that the code of a file performs.
 	Switches(path string) Switch
 }
 
-// Switch is what a library may do to the chain of a thread.
+// Switch is the effect of a library on the chain of a thread.
 type Switch uint8
 
-// Switches. In both, the chain ends at the first native frame of the library that is beyond the chain's.
+// Switches. In both, the chain ends at the first native frame of the library beyond the chain's native frames.
 const (
 	NoSwitch Switch = iota
-	// ToStack: the library has begun a stack. Native frames beyond its own are of who happened to begin it, or are no
-	// frames any more.
+	// ToStack: the library has switched to a new stack. Native frames beyond the library's belong to the code that
+	// happened to start that stack, or are not frames at all.
 	ToStack
-	// ToState: the library has gone over to another state of the thread. Native frames beyond its own are its callers,
+	// ToState: the library has switched to another thread state. Native frames beyond the library's are its callers,
 	// and run functions of a chain that is not read.
 	ToState
 )
 
-// UnnamedError says that functions cannot be named, and what the user sees instead.
+// UnnamedError reports that functions cannot be named, and has the text that the user sees instead.
 type UnnamedError struct {
-	Frame string // in brackets: "[python 3.16 code]", "[PHP code]"
-	Made  string // the same, for code in no file that no perf map names; "": it is shown as in any process
+	Frame string // of the placeholder frame, in brackets: "[python 3.16 code]", "[PHP code]"
+	Made  string // the same for JIT code that no perf map names; if "", such code is shown as in any process
 	Hint  string // a sentence: which version it is, and what to do
 }
 
 func (e *UnnamedError) Error() string { return e.Frame + ": " + e.Hint }
 
-// Range is the addresses from Low on, up to High, which is not one of them.
+// Range is the half-open address range [Low, High).
 type Range struct{ Low, High uint64 }
 
 // Holds reports whether an address is in the range.
 func (r Range) Holds(addr uint64) bool { return addr >= r.Low && addr < r.High }
 
-// Evaluator is Code that has an interpreter in it: its native frames run functions of the language
-// as those of Interpreted.Evaluation do. One goroutine uses it at a time.
+// Evaluator is Code that contains an interpreter: its native frames run functions of the language like native frames in
+// Interpreted.Evaluation do. One goroutine uses it at a time.
 type Evaluator interface {
 	Code
-	// Evaluates reports whether a native frame at an ELF virtual address runs a function, and has the
-	// words that say which: not while it is being made, or left.
+	// Evaluates reports whether a native frame at an ELF virtual address runs a function, and has the words that
+	// identify the function. It returns false while the frame is being set up or torn down.
 	Evaluates(vaddr uint64) bool
 }
 
 // Freezing is Code whose frames may have callers that the runtime keeps in its heap. One goroutine uses it at a time.
 type Freezing interface {
 	Code
-	// Frozen reports whether what called the code that was at an ELF virtual address at a time, CLOCK_MONOTONIC in ns, is
-	// in the heap; the stack has frames of others there. returned says that this is where such a caller would be
-	// returned to, and no frame of its own.
+	// Frozen reports whether the caller of the code at an ELF virtual address is in the heap at time at
+	// (CLOCK_MONOTONIC, ns); the frames that follow on the stack are then not its callers. returned reports whether
+	// vaddr is only the return address of such a caller, not a frame of its own.
 	Frozen(vaddr, at uint64) (frozen, returned bool)
 }
 
 // Interpreter finds and names the frames of a language, in all processes of its Spec. Safe for
 // concurrent use.
 type Interpreter interface {
-	// Name stands for the file of the functions, in brackets: "[python 3.11]".
+	// Name is the path shown for the functions' file, in brackets: "[python 3.11]".
 	Name() string
-	// Spec is what the BPF program reads. It does not change.
+	// Spec returns the data that the BPF program reads frames by. It does not change.
 	Spec() *Spec
-	// Frame says what the words of one frame of the chain mean, those of Layout.Words. Pure.
+	// Frame decodes the words of one frame, in the order of Layout.Words. It is a pure function.
 	Frame(words []uint64) Frame
-	// Function describes a code object: by what the sample carried of it, or by the memory of
-	// the process. Either may be missing: m is nil if the process has gone. An error says that
-	// it has no name; work is bounded.
+	// Function describes a code object from the words and texts that the sample carried, or from the memory of the
+	// process. Either may be missing: m is nil if the process has exited. An error means that the code object has no
+	// name. The work is bounded.
 	Function(m Memory, c *CodeObject) (Function, error)
-	// Line returns the line of a function that is executed at ip, see Frame.IP; 0 if that is
-	// not known. It is asked for each place where a function was seen, so it looks at no more
-	// than some entries of the table: a process may be at ever new places of it.
+	// Line returns the line of a function at ip (see Frame.IP), or 0 if unknown. It is called for each place of a
+	// function that samples show, and a process may keep producing new places, so it reads only a few entries of the
+	// table.
 	Line(f *Function, ip uint64) int
 }
 
-// Unloading is an Interpreter whose code objects may go while the process lives, which then counts that.
+// Unloading is an Interpreter whose code objects may be freed while the process lives, and whose runtime counts the
+// frees.
 type Unloading interface {
-	// Unloads returns the address of a 64-bit number in a process that was 0 at first and is another one before the
-	// memory of a code object that has gone is used again. bias is that of the library's file. The error is ErrUnknown
-	// if there is none. Work is bounded.
+	// Unloads returns the address of a 64-bit counter in a process. The counter starts at 0, and changes before the
+	// memory of a freed code object is reused. bias is the load bias of the library's file. The error is ErrUnknown if
+	// there is no counter. The work is bounded.
 	Unloads(m Memory, bias uint64) (counter uint64, err error)
 }
 
-// Compiling is an Interpreter that makes machine code of functions, too. Of frames with Made, it knows where in their
-// function they are, and what was inlined there.
+// Compiling is an Interpreter that also compiles functions to machine code. For frames with Made, it finds the position
+// in the function and the functions that were inlined there.
 type Compiling interface {
-	// MachineCode describes the code that an instruction belongs to, and that was made of the function whose code
-	// object is at an address. An error says that nothing is known of it. Work is bounded.
+	// MachineCode describes the machine code at pc, which was compiled from the function whose code object is at
+	// address function. An error means that the code is unknown. The work is bounded.
 	MachineCode(m Memory, pc, function uint64) (MachineCode, error)
-	// Stamp returns the Stamp of the code that begins at an address now, 0 if there is none.
+	// Stamp returns the current Stamp of the code that starts at low, or 0 if there is none.
 	Stamp(m Memory, low uint64) uint64
-	// Lines returns the functions at ip, the innermost first, then those that it was inlined into, each with the line
-	// of the call. In machine code, ip is the bytes from its beginning to the instruction; returned says that this is
-	// a call. Work is bounded.
+	// Lines returns the functions at ip: the innermost first, then the functions that it was inlined into, each with
+	// the line of the call. In machine code, ip is the offset of the instruction from the start of the code; returned
+	// reports whether the instruction is a call. The work is bounded.
 	Lines(f *Function, ip uint64, returned bool) []Line
 }
 
-// MachineCode is code that was made of a function.
+// MachineCode is machine code that was compiled from a function.
 type MachineCode struct {
-	Low, High uint64   // of its instructions
-	Stamp     uint64   // is another one if the code is
-	Function  Function // that it was made of, with a Table for Lines
+	Low, High uint64   // range of its instructions
+	Stamp     uint64   // differs for different code at the same address
+	Function  Function // source of the code, with a Table for Lines
 }
 
 // Frame is a frame of the language.
 type Frame struct {
-	Code   uint64 // address of the code object, without tags; 0: Text is all there is to show
-	IP     uint64 // where in the code object: no address, so that it is the same in all processes; see NoIP
-	Last   bool   // the last of its run: native code called it
-	Hidden bool   // not to be shown
-	Made   bool   // of Slots: it runs machine code that the runtime made
-	Proved bool   // of Slots: what was read of the code object is of this frame, even if it was read later
+	Code   uint64 // address of the code object, without tags; if 0, only Text is shown
+	IP     uint64 // position in the code object, an offset, so that it is the same in all processes; see NoIP
+	Last   bool   // last frame of its run: its caller is native code
+	Hidden bool   // is not shown
+	Made   bool   // for Slots: it runs machine code that the runtime compiled
+	Proved bool   // for Slots: the code object read for this frame belongs to it, even if it was read later
 	Text   string // shown as it is if Code is 0: "[garbage collection]"
 }
 
-// NoIP is the IP of frames that do not say where in the code object they are.
+// NoIP is the IP of frames without a position in the code object.
 const NoIP = 1<<64 - 1
 
-// CodeObject is a code object that a sample met.
+// CodeObject is a code object found in a sample.
 type CodeObject struct {
 	Address uint64
-	Cookie  uint64   // the words of Layout.Cookie, folded; 0 if they could not be read
-	Words   []uint64 // carried: the same words, not folded; nil: nothing was carried
-	Text    [][]byte // carried: the bytes of each of Layout.Texts that could be read
+	Cookie  uint64   // hash of the words of Layout.Cookie (see Fold); 0 if they could not be read
+	Words   []uint64 // the same words, unhashed, if the sample carried them; else nil
+	Text    [][]byte // the readable bytes of each of Layout.Texts, if the sample carried them
 }
 
-// Function is what a code object is called.
+// Function is the name and source of a code object.
 type Function struct {
 	Name, File string
 	StartLine  int
-	// Whole is false if something was cut off or left out because it was not carried: Function
-	// is called again, with memory, while the process lives.
+	// Whole is false if a part is missing because the sample did not carry it. Function is then called again with
+	// memory while the process lives.
 	Whole bool
-	Table []byte // of its lines, at most MaxTable bytes, see AppendLine
-	Base  uint64 // for Line, too
-	Bytes uint64 // no frame is at an IP from there on, but for NoIP and the like; 0: unknown
+	Table []byte // of lines, at most MaxTable bytes, see AppendLine
+	Base  uint64 // also for Line
+	Bytes uint64 // frames have IPs below this, except for NoIP and similar values; 0 if unknown
 }
 
-// Spec is what the BPF program reads at each sample. Specs are compared by what they say.
+// Spec is the data that the BPF program reads frames by at each sample. Specs are compared by value.
 type Spec struct {
-	Chain *Chain // nil: none
-	Slots *Slots // nil: none; there is a chain or there are slots
-	// Everywhere says that this holds in every process whose program the file is, as no
-	// address depends on the process. Then the first sample of a new one has its frames,
-	// before anybody has looked at the process.
+	Chain *Chain // nil if none
+	Slots *Slots // nil if none; a Spec has a Chain or Slots
+	// Everywhere says that this Spec holds in every process whose program is this file, because no address depends on
+	// the process. Then even the first sample of a new process has frames, before user space has examined the process.
 	Everywhere bool
 }
 
-// Chain is the list of frames that an interpreter keeps of each thread.
+// Chain is the list of frames that an interpreter keeps for each thread.
 type Chain struct {
-	Start []Step // to the first frame, the leaf, or to Find. A pointer of 0: the thread runs nothing
-	Find  *Find  // then searches a list for this thread; nil: none
+	Start []Step // path to the first frame (the leaf), or to Find; a null pointer: the thread runs no function
+	Find  *Find  // then searches a list for this thread; nil if there is no list
 	Then  []Step // after Find; Start and Then have at most MaxSteps steps
 	Frame Layout
 	Next  Next
-	Stop  *Test // ends the chain before the frame for which it holds; nil: a pointer of 0 does
+	Stop  *Test // ends the chain before the first frame for which it is true; if nil, a null pointer ends the chain
 }
 
-// Slots are native frames that stand for frames of the language: those of Interpreted.Evaluation and of an
-// Evaluator, and perhaps those of code in no file. What the words of one mean does not depend on others.
+// Slots are native frames that stand for frames of the language: native frames in Interpreted.Evaluation and of an
+// Evaluator, and optionally frames in JIT code, which is in no file. The words of each slot are decoded independently.
 type Slots struct {
-	Low, High uint64 // ELF virtual addresses between which all of Evaluation is, or what the Evaluator evaluates
-	NoFile    bool   // so do those of code in no file, which the runtime made
-	Frame     Layout // block 0 is at the frame pointer; frames whose cookie cannot be read are none
+	Low, High uint64 // ELF virtual addresses that enclose all ranges of Evaluation, or the code of the Evaluator
+	NoFile    bool   // frames in JIT code, in no file, are also slots
+	Frame     Layout // block 0 is at the frame pointer; a native frame whose cookie cannot be read is not a slot
 }
 
-// Layout returns what is read of a frame, nil if nothing is.
+// Layout returns the layout of the frames, or nil if there are none.
 func (s *Spec) Layout() *Layout {
 	switch {
 	case s.Chain != nil:
@@ -207,20 +206,20 @@ func (s *Spec) Layout() *Layout {
 	return nil
 }
 
-// Step goes from one address to another, the first from 0.
+// Step computes an address from the previous address; the first step starts from 0.
 type Step struct {
 	Op     Op
 	Offset int64
-	Scale  uint32 // of Index
-	Limit  uint32 // of Index
+	Scale  uint32 // for Index
+	Limit  uint32 // for Index
 }
 
-// Op is what a Step does to an address, at.
+// Op is the operation of a Step on the address, at.
 type Op uint8
 
-// The operations; bpf/abi.h has the same numbers.
+// The operations, with the same numbers as in bpf/abi.h.
 const (
-	Global        Op = iota + 1 // at = bias of the file + Offset, an ELF virtual address
+	Global        Op = iota + 1 // at = load bias of the file + Offset, an ELF virtual address
 	ThreadPointer               // at = thread pointer + Offset: fsbase, tpidr_el0
 	Load                        // at = *(uint64 *)(at + Offset)
 	Index                       // at += Scale * i, i = *(uint32 *)(bias + Offset), which must be below Limit
@@ -228,27 +227,27 @@ const (
 	Absolute                    // at = Offset, an address in the process
 )
 
-// Find searches a list for the node of the thread. The address is the first node's.
+// Find searches a linked list for the node of the thread. It starts at the address of the first node.
 type Find struct {
-	Word int64 // offset in a node of the word that is compared ...
+	Word int64 // offset in a node of the word to compare ...
 	To   Owner // ... with this
-	Add  int64 // added to the thread pointer before
+	Add  int64 // added to the thread pointer before the comparison
 	Next int64 // offset of the pointer to the next node
 }
 
-// Owner is how a list says which thread a node is of.
+// Owner is the field by which a list node identifies its thread.
 type Owner uint8
 
-// The owners; bpf/abi.h has the same numbers.
+// The owners, with the same numbers as in bpf/abi.h.
 const (
-	ByThreadPointer Owner = iota + 1 // the thread pointer, which pthread_self is close to
+	ByThreadPointer Owner = iota + 1 // the thread pointer, which is near the value of pthread_self
 	ByTID                            // the kernel's thread ID, 32 bits
 )
 
-// Next is the way from a frame to its caller.
+// Next leads from a frame to its caller.
 type Next struct {
-	Word   int    // index in Layout.Words of a pointer; -1: frames lie in an array
-	Mask   uint64 // and-ed to the pointer; 0: all bits
+	Word   int    // index in Layout.Words of a pointer; -1 if frames are in an array
+	Mask   uint64 // of the pointer; 0 for all bits
 	Offset int64  // added to the pointer, or to the frame's address
 }
 
@@ -259,42 +258,42 @@ type Test struct {
 	Value uint64
 }
 
-// Layout says what is read of a frame. Each Block is one read, of which a frame should have
-// two at most: one of the frame, one of the code object. The BPF program reads some of them for several frames.
+// Layout describes the parts of a frame that are read. Each Block is one read, and a frame should have at most two: one
+// for the frame, one for the code object. The BPF program shares some blocks between frames.
 type Layout struct {
 	Blocks   []Block // block 0 is at the frame
-	Words    []Word  // go with the sample
-	Code     int     // index in Words of the pointer to the code object; -1: none
-	CodeMask uint64  // and-ed to it; 0: all bits
-	// Cookie is words that differ when the address of a code object is used for another one
-	// later, and that do not change before. They are folded to one number in each frame.
+	Words    []Word  // recorded with the sample
+	Code     int     // index in Words of the pointer to the code object; -1 if none
+	CodeMask uint64  // of that pointer; 0 for all bits
+	// Cookie is words that differ when another code object reuses the address, and that do not change before. They are
+	// hashed to one number in each frame, see Fold.
 	Cookie []Word
-	Texts  []Text // name the code object: copied if it is new to the kernel
+	Texts  []Text // name the code object; copied if it is new to the kernel
 }
 
-// Block is memory that is read at once.
+// Block is memory that is read with one read.
 type Block struct {
-	At     Word  // the pointer to it, in a block before; not used in block 0
-	Offset int64 // from there, or from the frame, to its first byte
+	At     Word  // the pointer to it, in an earlier block; unused in block 0
+	Offset int64 // from the pointer, or from the frame, to the first byte
 	Bytes  int   // a multiple of 8
 }
 
 // Word is a word of a block.
 type Word struct {
 	Block  int
-	Offset int    // bytes from the beginning of the block, a multiple of 8
-	Mask   uint64 // and-ed to it; 0: all bits
+	Offset int    // from the start of the block, a multiple of 8 bytes
+	Mask   uint64 // 0 for all bits
 }
 
-// Text is bytes that are copied as they are, such as a string object up to its first characters.
-// Fewer are copied if the rest is not readable: only those up to the end of a page.
+// Text is bytes that are copied as they are, such as a string object with its first characters. If the rest is not
+// readable, only the bytes up to the end of a page are copied.
 type Text struct {
 	At     Word // the pointer to it
 	Offset int64
 	Bytes  int
 }
 
-// Limits; bpf/abi.h has the same numbers.
+// Limits, with the same numbers as in bpf/abi.h.
 const (
 	MaxSteps       = 8
 	MaxBlocks      = 8
@@ -306,18 +305,18 @@ const (
 	MaxTable       = 64 << 10
 )
 
-// ChainEnd says how the reading of a chain ended.
+// ChainEnd is how the read of a chain ended.
 type ChainEnd uint8
 
-// The ends; bpf/abi.h has the same numbers.
+// The ends, with the same numbers as in bpf/abi.h.
 const (
-	ChainNone           ChainEnd = iota // none was read
+	ChainNone           ChainEnd = iota // no chain was read
 	ChainWhole                          // the last frame has no caller
-	ChainNoThread                       // the interpreter runs nothing in this thread
-	ChainNoStart                        // the way to the first frame cannot be read
-	ChainThreadNotFound                 // in the list of threads
-	ChainUnreadable                     // a frame
-	ChainTooLong                        // more frames than a sample can have
+	ChainNoThread                       // the interpreter runs no function in this thread
+	ChainNoStart                        // the path to the first frame cannot be read
+	ChainThreadNotFound                 // the list of threads has no node for the thread
+	ChainUnreadable                     // a frame cannot be read
+	ChainTooLong                        // more frames than a sample can hold
 	NumChainEnds
 )
 
@@ -332,7 +331,7 @@ func (e ChainEnd) String() string {
 	return "unknown"
 }
 
-// Fold folds the words of a cookie, masked: as the BPF program does for each frame.
+// Fold hashes the masked words of a cookie, as the BPF program does for each frame.
 func Fold(words []uint64) uint64 {
 	const golden = 0x9e3779b97f4a7c15
 	cookie, factor := uint64(1), uint64(golden)

@@ -5,11 +5,11 @@ import (
 	"sort"
 )
 
-// lineBytes is what an entry of a Function.Table takes: where it begins, and the line.
+// lineBytes is the size of an entry of a Function.Table: the ip at which it starts, and the line.
 const lineBytes = 8
 
-// AppendLine adds to a Function.Table that there is a line, or none if it is not positive, from ip on. Those before
-// are at lower ones, or at the same, which they lose. A table that is full stays as it is.
+// AppendLine adds to a Function.Table a line that starts at ip, or the end of lines if line is not positive. Calls are
+// in ascending order of ip; the last call for an ip wins. A full table stays as it is.
 func AppendLine(table []byte, ip uint64, line int) []byte {
 	if line < 0 || line > 1<<31-1 {
 		line = 0
@@ -27,7 +27,7 @@ func AppendLine(table []byte, ip uint64, line int) []byte {
 	return binary.LittleEndian.AppendUint32(table, uint32(line))
 }
 
-// LineAt returns the line at ip, 0 if there is none.
+// LineAt returns the line at ip, or 0 if there is none.
 func LineAt(table []byte, ip uint64) int {
 	after := sort.Search(len(table)/lineBytes, func(i int) bool { return ipOf(table[i*lineBytes:]) > ip })
 	if after == 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLineAt compares what a table says with what was put into it.
+// TestLineAt compares the lines of a table with the lines that were added to it.
 func TestLineAt(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -31,7 +31,7 @@ func TestLineAt(t *testing.T) {
 	}
 }
 
-// TestFullTable: a table takes no more than it may, and nothing that is no line.
+// TestFullTable: a table stays within its limit, and ignores invalid lines.
 func TestFullTable(t *testing.T) {
 	var table []byte
 	for ip := range uint64(2 * MaxTable) {

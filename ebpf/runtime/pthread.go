@@ -2,16 +2,16 @@ package runtime
 
 import "debug/elf"
 
-// GlibcKey returns the steps to what pthread_getspecific returns in a thread of a process with
-// glibc, for the pthread_key_t at the ELF virtual address key: nil where they are not known.
-// It is for keys below 32, which are all that an interpreter makes early.
+// GlibcKey returns the steps to the value that pthread_getspecific returns in a thread of a process with glibc, for the
+// pthread_key_t at the ELF virtual address key, or nil if the steps are unknown. It supports keys below 32; keys that
+// an interpreter creates early are always below 32.
 func GlibcKey(machine elf.Machine, key uint64) []Step {
 	if machine != elf.EM_X86_64 {
-		return nil // on arm64 the size of struct pthread is between, which is another one in each release
+		return nil // on arm64 struct pthread is below the thread pointer, and its size depends on the release
 	}
 	const (
-		values = 0x310 // of struct pthread, where the thread pointer points to: specific_1stblock
-		size   = 16    // of struct pthread_key_data: a number, then the value
+		values = 0x310 // offset in struct pthread, at the thread pointer, of specific_1stblock
+		size   = 16    // of struct pthread_key_data: a sequence number, then the value
 		count  = 32    // PTHREAD_KEY_2NDLEVEL_SIZE
 	)
 	return []Step{
@@ -27,7 +27,7 @@ func MuslKey(machine elf.Machine, key uint64) []Step {
 		return nil
 	}
 	const (
-		values = 128 // of struct pthread: tsd, a pointer to the values
+		values = 128 // offset in struct pthread of tsd, a pointer to the values
 		size   = 8
 		count  = 128 // PTHREAD_KEYS_MAX
 	)

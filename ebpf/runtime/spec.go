@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// errSpec says that a Spec is beyond what the BPF program can do.
+// errSpec reports a Spec that exceeds the abilities of the BPF program.
 var errSpec = errors.New("bad description of an interpreter")
 
-// Check returns why the BPF program cannot do what s says; nil if it can.
+// Check returns why the BPF program cannot use s, or nil if it can.
 func (s *Spec) Check() error {
 	if s.Slots != nil {
 		return s.checkSlots()
@@ -100,7 +100,7 @@ func (l *Layout) IsCode(w Word) bool {
 	return l.Code >= 0 && w.Block == l.Words[l.Code].Block && w.Offset == l.Words[l.Code].Offset
 }
 
-// FromCode reports whether the way to a block leads from the code object.
+// FromCode reports whether the pointers to a block lead through the code object.
 func (l *Layout) FromCode(block int) bool {
 	for block > 0 {
 		at := l.Blocks[block].At

@@ -2,26 +2,27 @@ package stackheight
 
 import "slices"
 
-// ahead follows functions from their first instruction on, where the return address is on top of the stack.
+// ahead follows functions forward from their first instruction, where the return address is on top
+// of the stack.
 type ahead struct {
 	a       *Analysis
-	begins  []int32 // where functions begin that the text refers to, by the numbers of instructions
-	last    []bool  // calls after which another function begins, by instruction
+	begins  []int32 // instructions (by index) that start a function that the text refers to
+	last    []bool  // by instruction: a call after which another function starts
 	heights []height
-	met     []int32 // by the walk of one function
-	ends    []int32 // its calls that seem to return to where no frame is left: another function begins there
+	met     []int32 // instructions reached in the current function
+	ends    []int32 // calls in it after which the backward analysis finds no frame: another function starts there
 	todo    []int32
 }
 
-// height is what is known before an instruction by the way from the function's beginning.
+// height is the state before an instruction, derived from the path from the function's start.
 type height struct {
 	met  bool
-	sp   int32 // bytes from the stack pointer to the canonical frame address; 0: not known
-	fp   int32 // bytes from the frame pointer to it; 0: not known
-	save int32 // the caller's frame pointer is saved at the canonical frame address + save; 0: it is in its register
+	sp   int32 // bytes from the stack pointer to the canonical frame address; 0 if unknown
+	fp   int32 // bytes from the frame pointer to the canonical frame address; 0 if unknown
+	save int32 // the caller's frame pointer is saved at the canonical frame address + save; if 0, it is in its register
 }
 
-// begin takes the text that was read.
+// begin initializes w for the decoded text of a.
 func (w *ahead) begin(a *Analysis) {
 	w.a = a
 	w.begins = w.begins[:0]
@@ -39,7 +40,7 @@ func (w *ahead) begin(a *Analysis) {
 	w.begins = slices.Compact(w.begins)
 }
 
-// resize returns a slice of n zeros, in the memory of s if that is enough.
+// resize returns a slice of n zeros, which reuses the memory of s if possible.
 func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -49,7 +50,7 @@ func resize[T any](s []T, n int) []T {
 	return s
 }
 
-// at returns the number of the instruction that is n bytes after the end of another.
+// at returns the index of the instruction that starts n bytes after the end of in.
 func (a *Analysis) at(in placed, n int64) (int32, bool) {
 	at := int64(in.at) + int64(in.size) + n
 	if at < 0 || at >= int64(len(a.number)) || a.number[at] == 0 {
@@ -58,9 +59,9 @@ func (a *Analysis) at(in placed, n int64) (int32, bool) {
 	return a.number[at] - 1, true
 }
 
-// findLast finds the calls after which another function begins, and reports whether there are any: those before the
-// beginning of one, and those after which the way back says that no frame is left, while the way there says that there
-// is one.
+// findLast finds the calls after which another function starts, and reports whether there are any.
+// These are calls just before the start of a function, and calls after which the backward analysis
+// finds no frame, although the forward analysis finds one.
 func (w *ahead) findLast() (found bool) {
 	for _, i := range w.begins {
 		if i > 0 && w.a.code[i-1].effect == calls {
@@ -78,7 +79,7 @@ func (w *ahead) findLast() (found bool) {
 	return found
 }
 
-// fill adds the rules of instructions from which no way leads to a return, as the ways there say.
+// fill adds the rules of instructions that do not lead to a return, from the forward analysis.
 func (w *ahead) fill() {
 	for _, i := range w.begins {
 		if w.walk(i, true) {
@@ -90,7 +91,7 @@ func (w *ahead) fill() {
 	}
 }
 
-// take adds the rule of instruction i.
+// take adds the rule of instruction i from the forward analysis.
 func (w *ahead) take(i int32) {
 	s, h := &w.a.states[i], w.heights[i]
 	r := Rule{Kind: SP, Off: h.sp, FP: h.save}
@@ -106,7 +107,7 @@ func (w *ahead) take(i int32) {
 	}
 }
 
-// forget makes room for the walk of another function.
+// forget resets the state for the next function.
 func (w *ahead) forget() {
 	for _, i := range w.met {
 		w.heights[i] = height{}
@@ -114,8 +115,8 @@ func (w *ahead) forget() {
 	w.met, w.ends = w.met[:0], w.ends[:0]
 }
 
-// walk follows the function that begins at an instruction, and reports whether all ways agree; if strict, with the ways
-// back as well.
+// walk follows the function that starts at an instruction, and reports whether all paths agree. If
+// strict, the backward analysis must agree too.
 func (w *ahead) walk(begin int32, strict bool) bool {
 	w.todo = w.todo[:0]
 	w.reach(begin, height{met: true, sp: 8})
@@ -129,13 +130,13 @@ func (w *ahead) walk(begin int32, strict bool) bool {
 	return true
 }
 
-// agrees reports whether the way back from instruction i says the same as the way there.
+// agrees reports whether the backward analysis agrees with the forward analysis at instruction i.
 func (w *ahead) agrees(i int32) bool {
 	s, sp := &w.a.states[i], w.heights[i].sp
 	return s.rule.Kind != SP || s.ahead || sp == 0 || s.rule.Off == sp
 }
 
-// step goes on from instruction i.
+// step follows instruction i.
 func (w *ahead) step(i int32) bool {
 	in, h := w.a.code[i], w.heights[i]
 	after := h.after(in.instruction)
@@ -160,8 +161,8 @@ func (w *ahead) step(i int32) bool {
 	return w.next(i, after)
 }
 
-// noFrameAfter reports whether the way back says that no frame is left after the call i, as where a function begins. Of
-// several calls in a row it is the last one that does not return.
+// noFrameAfter reports whether the backward analysis finds no frame after call i, as at the start
+// of a function. Of several calls in a row, only the last one does not return.
 func (w *ahead) noFrameAfter(i int32) bool {
 	for next := int(i) + 1; next < len(w.a.states) && w.a.states[next] == entered(); next++ {
 		switch w.a.code[next].effect {
@@ -174,12 +175,12 @@ func (w *ahead) noFrameAfter(i int32) bool {
 	return int(i)+1 < len(w.a.states) && w.a.states[i+1] == entered()
 }
 
-// next goes to the instruction after i.
+// next follows the instruction after i.
 func (w *ahead) next(i int32, h height) bool {
 	return int(i)+1 >= len(w.a.code) || w.reach(i+1, h)
 }
 
-// jump goes where a jump leads. Outside the gap that is another function.
+// jump follows a jump to its target. A target outside the gap is in another function.
 func (w *ahead) jump(in placed, h height) bool {
 	if to, ok := w.a.at(in, in.n); ok {
 		return w.reach(to, h)
@@ -189,7 +190,8 @@ func (w *ahead) jump(in placed, h height) bool {
 	return inGap || h.sp == 8
 }
 
-// reach notes what is known before an instruction, and reports whether that agrees with other ways there.
+// reach records the state before an instruction, and reports whether it agrees with other paths to
+// that instruction.
 func (w *ahead) reach(i int32, h height) bool {
 	if known := w.heights[i]; known.met {
 		return known == h
@@ -199,7 +201,7 @@ func (w *ahead) reach(i int32, h height) bool {
 	return true
 }
 
-// after returns what is known after an instruction.
+// after returns the state after an instruction.
 func (h height) after(in instruction) height {
 	n := int32(in.n)
 	if in.n > maxOffset || in.n < -maxOffset || h.sp > maxOffset || h.fp > maxOffset {
@@ -236,7 +238,7 @@ func (h height) after(in instruction) height {
 	return h
 }
 
-// above returns a known distance plus n; 0, if that makes no sense.
+// above returns a known distance plus n, or 0 if the result is invalid.
 func above(distance, n int32) int32 {
 	if distance == 0 || distance+n < 0 {
 		return 0
@@ -244,7 +246,8 @@ func above(distance, n int32) int32 {
 	return distance + n
 }
 
-// restore is a load of the frame pointer from below bytes below the canonical frame address.
+// restore applies a load of the frame pointer from the address below bytes below the canonical
+// frame address.
 func (h *height) restore(below int32) {
 	h.fp = 0
 	if below != 0 && h.save == -below {

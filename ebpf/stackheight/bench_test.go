@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 )
 
-// BenchmarkRules reads as much code as for one page of a gap.
+// BenchmarkRules analyzes as much code as one page of a gap needs.
 func BenchmarkRules(b *testing.B) {
 	f, err := elf.Open(ehtest.Files(b)[0])
 	if err != nil {

@@ -2,15 +2,15 @@ package stackheight
 
 import "github.com/headwater/headwater/ebpf/x86"
 
-// effect is what an instruction does to the stack pointer and the frame pointer,
-// as far as the analysis follows it.
+// effect is the effect of an instruction on the stack pointer and the frame pointer, as far as the
+// analysis follows it.
 type effect uint8
 
 const (
-	nothing     effect = iota // to the two, and goes on after itself
-	pads                      // nothing at all
-	begins                    // nothing: endbr64, where functions begin
-	calls                     // what returns after the instruction, or not at all
+	nothing     effect = iota // no effect on the two; continues with the next instruction
+	pads                      // no effect at all
+	begins                    // no effect: endbr64, at the start of functions
+	calls                     // a call, which returns to the next instruction or not at all
 	moves                     // sp += n
 	pushes                    // sp += n, n < 0; *sp = fp
 	pops                      // fp = *sp; sp += n
@@ -22,13 +22,13 @@ const (
 	toFP                      // fp = sp + n
 	loadsBySP                 // sp = *(sp + n)
 	loadsByFP                 // sp = *(fp + n)
-	returns                   // to the caller
-	jumps                     // to n bytes after itself
-	branches                  // there, or on
-	leavesBy                  // a jump through a slot of the file: to another function
-	jumpsAnyway               // nobody knows where to
-	stops                     // does not go on
-	loses                     // the stack pointer gets a value that is not followed
+	returns                   // returns to the caller
+	jumps                     // jumps to n bytes after itself
+	branches                  // jumps to n bytes after itself, or continues
+	leavesBy                  // jumps through a slot of the file, to another function
+	jumpsAnyway               // jumps to an unknown address
+	stops                     // does not continue
+	loses                     // sets the stack pointer to an unknown value
 )
 
 // instruction is one instruction of x86-64.
@@ -36,12 +36,11 @@ type instruction struct {
 	size   int
 	effect effect
 	n      int64
-	refers int64 // it calls the function that begins refers bytes after itself, or computes its address; 0: neither
+	refers int64 // distance to the start of the function that it calls or whose address it computes; 0 if none
 }
 
-// decode reads the first instruction of code. It has no size if there is none, or
-// if it ends after code.
-// calls knows which system calls are made.
+// decode decodes the first instruction of code. The size is 0 if there is no valid instruction, or
+// if it ends after code. calls tracks the numbers of system calls.
 func decode(code []byte, calls *x86.SystemCalls) instruction {
 	in, ok := x86.Decode(code)
 	if !ok {
@@ -57,8 +56,8 @@ func decode(code []byte, calls *x86.SystemCalls) instruction {
 	return instruction{in.Length, e, n, refers(&in)}
 }
 
-// refers returns how far after an instruction the function begins that it calls, or whose address it computes: 0 if it
-// does neither.
+// refers returns the distance from an instruction to the function that it calls or whose address it
+// computes, 0 if it does neither.
 func refers(in *x86.Instruction) int64 {
 	const lea, call = 0x8d, 0xe8
 	switch {
@@ -71,20 +70,20 @@ func refers(in *x86.Instruction) int64 {
 	return 0
 }
 
-// isPlain reports whether an instruction is one of the most frequent ones, which move and
-// compute, and names neither the stack pointer nor the frame pointer: then its effect is
-// nothing. It may miss some.
+// isPlain reports whether an instruction is a frequent move or computation that uses neither the
+// stack pointer nor the frame pointer. It then has no effect here. isPlain may return false for
+// other instructions without effect.
 func isPlain(in *x86.Instruction) bool {
-	const test, lea = 0x84, 0x8d // and xchg and mov between them; below 0x40 is arithmetic
+	const test, lea = 0x84, 0x8d // between them are xchg and mov; below 0x40 is arithmetic
 	common := in.Opcode < 0x40 || in.Opcode >= test && in.Opcode <= lea
 	return common && in.Table == 0 && !in.Vector && !isPointer(in.Reg) && !isPointer(in.RM)
 }
 
-// isPointer reports whether a register is the stack pointer or the frame pointer. As RM it
-// also stands for other addresses.
+// isPointer reports whether a register is the stack pointer or the frame pointer. In RM their
+// numbers also stand for other addressing modes.
 func isPointer(r byte) bool { return r == x86.RSP || r == x86.RBP }
 
-// followed returns what an effect is to the stack pointer and the frame pointer.
+// followed converts an x86.Effect to an effect on the stack pointer and the frame pointer.
 func followed(e x86.Effect) (effect, int64) {
 	switch e.Kind {
 	case x86.None:
@@ -138,7 +137,7 @@ func popped(e x86.Effect) (effect, int64) {
 	return moves, e.N
 }
 
-// assigned is a register that gets another one's value, or one at a distance from it.
+// assigned converts a copy of a register, or of a register plus a distance, to another register.
 func assigned(e x86.Effect) (effect, int64) {
 	switch {
 	case e.Reg == x86.RSP && e.Base == x86.RSP:
@@ -153,7 +152,7 @@ func assigned(e x86.Effect) (effect, int64) {
 	return nothing, 0
 }
 
-// loaded is a register that is read from memory.
+// loaded converts a load of a register from memory.
 func loaded(e x86.Effect) (effect, int64) {
 	switch {
 	case e.Reg == x86.RSP && e.Base == x86.RSP:
@@ -168,7 +167,7 @@ func loaded(e x86.Effect) (effect, int64) {
 	return nothing, 0
 }
 
-// stored is a register that is written to memory.
+// stored converts a store of a register to memory.
 func stored(e x86.Effect) (effect, int64) {
 	switch {
 	case e.Base != x86.RSP:

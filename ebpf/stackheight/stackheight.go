@@ -1,14 +1,13 @@
-// Package stackheight finds out, where there is no call frame information, how far
-// the stack pointer is from the caller's frame, by reading the machine code: from
-// every instruction on, some way leads to a return, and there the return address is
-// on top of the stack. What the instructions on the way do to the stack pointer says
-// how far that is. Hand-written assembly has no call frame information more often
-// than not, nor has the code that C compilers bring along for every program's start.
+// Package stackheight computes the distance from the stack pointer to the caller's frame in code
+// without call frame information. It reads the machine code: from almost every instruction, some
+// path leads to a return, where the return address is on top of the stack. The effects of the
+// instructions on the path give the distance. Hand-written assembly usually has no call frame
+// information, and neither has the start code that C compilers link into every program.
 //
-// Code from which no way leads to a return, as that which calls exit, is followed from where its function begins: where
-// a call leads, or an address that code computes.
+// Code without a path to a return, such as code that calls exit, is followed from the start of its
+// function. Function starts are the targets of calls and addresses that the code computes.
 //
-// It knows x86-64. It follows what is plain to see and says nothing of the rest.
+// It supports x86-64. It follows only simple cases and gives no rule for the rest.
 package stackheight
 
 import (
@@ -17,8 +16,8 @@ import (
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
-// Kind is how the canonical frame address is found, which is the stack pointer of
-// the caller after the return.
+// Kind is the formula of the canonical frame address, which is the stack pointer of the caller
+// after the return.
 type Kind uint8
 
 // The kinds.
@@ -30,34 +29,34 @@ const (
 	FPDeref      // *(fp + Off) + Add
 )
 
-// Rule says where the caller's frame is. The return address is 8 bytes below the
+// Rule describes the location of the caller's frame. The return address is 8 bytes below the
 // canonical frame address.
 type Rule struct {
 	Kind Kind
 	Off  int32
 	Add  int32 // of SPDeref and FPDeref
-	FP   int32 // the caller's frame pointer is saved at the canonical frame address + FP; 0: it is in its register
+	FP   int32 // the caller's frame pointer is saved at the canonical frame address + FP; if 0, it is in its register
 }
 
 // Gap is code without call frame information.
 type Gap struct {
-	Start, End uint64 // all of it, ELF virtual addresses
-	Addr       uint64 // of Text: where an instruction begins, or not far before what is asked about
-	Text       []byte // as much of it as may be looked at
+	Start, End uint64 // the whole gap, ELF virtual addresses
+	Addr       uint64 // address of Text: the start of an instruction, or an address shortly before the code of interest
+	Text       []byte // the part of the gap that may be read
 }
 
-// maxPasses bounds the work: loops within loops need one more each.
+// maxPasses bounds the work. Each level of nested loops needs one more pass.
 const maxPasses = 12
 
 // maxOffset keeps sums of offsets from foreign code within 32 bits.
 const maxOffset = 1 << 28
 
-// state is what is known before an instruction. Ways that say different things
-// make a contradiction, which gives no rule.
+// state is the state before an instruction. If paths disagree, it is a contradiction, which gives
+// no rule.
 type state struct {
-	rule          Rule // Kind Unknown: no way to a return is known
+	rule          Rule // Unknown if there is no known path to a return
 	contradiction bool
-	ahead         bool // it is known from the function's beginning, not by the way to a return
+	ahead         bool // derived forward from the function's start, not backward from a return
 }
 
 type placed struct {
@@ -65,25 +64,24 @@ type placed struct {
 	at int32 // offset in the text
 }
 
-// Analysis reads gaps one after another. Its zero value is ready; one goroutine may
-// use it.
+// Analysis analyzes gaps one after another. Its zero value is ready to use. It must not be used
+// concurrently.
 type Analysis struct {
 	gap    Gap
 	code   []placed
-	states []state // before each of code
-	number []int32 // of the instruction that begins at an offset, plus one; 0: none does
+	states []state // states before the instructions of code
+	number []int32 // by offset, index plus one of the instruction that starts there; 0 if none
 	ahead  ahead
 }
 
-// Rules calls yield for every instruction of the gap's text for which there is a
-// rule, in order, until it returns false. It takes time in proportion to the text, of
-// which there must be less than 2 GiB.
+// Rules calls yield for every instruction of the gap's text that has a rule, in order, until yield
+// returns false. Its time is proportional to the text, which must be smaller than 2 GiB.
 func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) {
 	a.gap = g
 	a.decode()
 	a.ahead.begin(a)
 	a.back()
-	if a.ahead.findLast() { // calls that do not return: what is before them is known better now
+	if a.ahead.findLast() { // calls that do not return change the states before them
 		clear(a.states)
 		a.back()
 	}
@@ -97,9 +95,10 @@ func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) 
 	}
 }
 
-// contradict takes the rules from code that an instruction leads to before which they cannot be: with more on the
-// stack than the way to the return takes off again, that is not the way. A jump by memory to code of the same function
-// makes such rules, as it looks like a jump to another function.
+// contradict removes impossible rules. If an instruction pushes more bytes than the path to the
+// return pops, that path is wrong, and so are the rules up to the end of the path. Jumps through
+// memory to code in the same function cause such rules, because they look like jumps to another
+// function.
 func (a *Analysis) contradict() {
 	for i := 0; i+1 < len(a.code); i++ {
 		in, after := a.code[i], &a.states[i+1]
@@ -119,13 +118,13 @@ func (a *Analysis) contradict() {
 // wordBytes is the size of a return address.
 const wordBytes = 8
 
-// Begins reports whether, in the text last read, an instruction begins at addr.
+// Begins reports whether an instruction starts at addr in the last analyzed text.
 func (a *Analysis) Begins(addr uint64) bool {
 	at := addr - a.gap.Addr
 	return at < uint64(len(a.number)) && a.number[at] != 0
 }
 
-// decode reads the instructions one after the other.
+// decode decodes the instructions one after another.
 func (a *Analysis) decode() {
 	a.code = a.code[:0]
 	a.number = slices.Grow(a.number[:0], len(a.gap.Text))[:len(a.gap.Text)]
@@ -144,7 +143,7 @@ func (a *Analysis) decode() {
 	clear(a.states)
 }
 
-// back carries what is known back until nothing is new.
+// back propagates states backward until they no longer change.
 func (a *Analysis) back() {
 	for range maxPasses {
 		if !a.pass() {
@@ -153,7 +152,7 @@ func (a *Analysis) back() {
 	}
 }
 
-// pass carries what is known one way back, and reports whether anything is new.
+// pass propagates states backward once, and reports whether any state changed.
 func (a *Analysis) pass() bool {
 	news := false
 	for i := len(a.code) - 1; i >= 0; i-- {
@@ -164,7 +163,7 @@ func (a *Analysis) pass() bool {
 	return news
 }
 
-// before returns what is known before instruction i, by what is known after it.
+// before returns the state before instruction i, derived from the state after it.
 func (a *Analysis) before(i int) state {
 	in := a.code[i]
 	switch in.effect {
@@ -186,8 +185,7 @@ func (a *Analysis) before(i int) state {
 	return s
 }
 
-// entered is the state at the first instruction of a function: it is as if it
-// returned at once.
+// entered is the state at the first instruction of a function: the same as before a return.
 func entered() state { return state{rule: Rule{Kind: SP, Off: 8}} }
 
 // next returns the state after instruction i.
@@ -198,8 +196,8 @@ func (a *Analysis) next(i int) state {
 	return state{}
 }
 
-// target returns the state where a jump goes to. Outside the gap that is another
-// function, for a function has call frame information or has none.
+// target returns the state at the target of a jump. A target outside the gap is in another
+// function, because a function has call frame information for all of its code or for none.
 func (a *Analysis) target(in placed) state {
 	to := a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.n)
 	if to < a.gap.Start || to >= a.gap.End {
@@ -212,17 +210,16 @@ func (a *Analysis) target(in placed) state {
 		return a.states[a.number[at]-1]
 	}
 	if in.effect == jumps && to%functionAlign == 0 {
-		return entered() // so far away, and aligned as functions are
+		return entered() // far away, and aligned like a function
 	}
 	return state{}
 }
 
-// functionAlign is what the beginnings of functions are aligned to.
+// functionAlign is the alignment of function starts.
 const functionAlign = 16
 
-// endsFunction reports whether the call i is the last instruction of a function,
-// because what is called does not return: after it, or after padding, another one may
-// begin.
+// endsFunction reports whether call i is the last instruction of a function, because the called
+// function does not return. Another function may start after the call or after padding.
 func (a *Analysis) endsFunction(i int) bool {
 	if a.ahead.last[i] {
 		return true
@@ -239,7 +236,7 @@ func (a *Analysis) endsFunction(i int) bool {
 	return padded && (a.gap.Addr+uint64(after.at))%functionAlign == 0
 }
 
-// join returns what two ways from an instruction say together.
+// join combines the states of two paths.
 func join(a, b state) state {
 	switch {
 	case a.contradiction || b.rule.Kind == Unknown && !b.contradiction:
@@ -250,7 +247,7 @@ func join(a, b state) state {
 	return state{contradiction: true}
 }
 
-// before returns the rule before an instruction, if r is the one after it.
+// before returns the rule before an instruction if r is the rule after it.
 func (r Rule) before(in instruction) Rule {
 	n := int32(in.n)
 	if in.n > maxOffset || in.n < -maxOffset || r.Kind == Unknown {
@@ -276,7 +273,7 @@ func (r Rule) before(in instruction) Rule {
 	case saves, stores:
 		switch {
 		case r.Kind == SPDeref && r.Off == n:
-			return Rule{} // it is in a register yet
+			return Rule{} // the value is still in a register
 		case r.Kind == SP && r.Off+r.FP == n && in.effect == saves:
 			r.FP = 0
 		}
@@ -290,7 +287,7 @@ func (r Rule) before(in instruction) Rule {
 	return r.checked()
 }
 
-// beforeMove returns the rule before stack pointer or frame pointer get another value.
+// beforeMove returns the rule before the stack pointer or frame pointer is replaced.
 func (r Rule) beforeMove(e effect, n int32) Rule {
 	bySP := r.Kind == SP || r.Kind == SPDeref
 	switch {
@@ -306,7 +303,7 @@ func (r Rule) beforeMove(e effect, n int32) Rule {
 	case e == toFP && !bySP:
 		r = r.toBase(r.Kind-(FP-SP), n)
 	case e == toFP && r.FP == 0:
-		return Rule{} // the caller's is lost
+		return Rule{} // the caller's frame pointer is lost
 	case e == toFP:
 	case r.Kind == SP && e == loadsBySP:
 		r = Rule{Kind: SPDeref, Off: n, Add: r.Off, FP: r.FP}
@@ -318,20 +315,20 @@ func (r Rule) beforeMove(e effect, n int32) Rule {
 	return r
 }
 
-// checked returns r, or no rule if it cannot be.
+// checked returns r, or no rule if r is impossible.
 func (r Rule) checked() Rule {
 	switch {
 	case r.Off > maxOffset || r.Off < -maxOffset || r.Kind == SP && r.Off < 8:
 		return Rule{}
 	case r.Kind == SP && r.Off+r.FP < 0:
-		r.FP = 0 // it is not pushed yet
+		r.FP = 0 // the frame pointer is not pushed yet
 	}
 	return r
 }
 
-// restored returns the rule before an instruction that takes the frame pointer from
-// n bytes above the stack pointer. Only the last such one on the way to the return
-// takes the caller's.
+// restored returns the rule before an instruction that loads the frame pointer from n bytes above
+// the stack pointer. Only the last such load on the path to the return restores the caller's frame
+// pointer.
 func (r Rule) restored(n int32) Rule {
 	switch {
 	case r.Kind == Unknown || r.FP != 0:
@@ -343,8 +340,8 @@ func (r Rule) restored(n int32) Rule {
 	return r
 }
 
-// toBase returns the rule by the other register, which is n bytes below what it is
-// by now.
+// toBase returns the rule relative to the other register, whose value is n bytes below the current
+// base.
 func (r Rule) toBase(k Kind, n int32) Rule {
 	if r.Kind != Unknown {
 		r.Kind, r.Off = k, r.Off+n

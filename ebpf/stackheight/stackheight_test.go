@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
-// TestCallFrameInformation takes the text of files that have call frame information
-// for text without any, and compares the rules with those that readelf shows.
+// TestCallFrameInformation treats the text of files with call frame information as text without it,
+// and compares the rules with readelf's.
 func TestCallFrameInformation(t *testing.T) {
 	for _, path := range ehtest.Files(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) { compareRules(t, path) })
@@ -42,7 +42,7 @@ func compareRules(t *testing.T, path string) {
 		return true
 	})
 	a := Analysis{gap: Gap{Text: code}}
-	a.decode() // for where instructions begin
+	a.decode() // to find the starts of instructions
 	var same, none, wrong, fp, foreign int
 	ehtest.EachFDE(t, path, ".eh_frame", func(fde *ehtest.FDE) {
 		for i, row := range fde.Rows {
@@ -56,7 +56,7 @@ func compareRules(t *testing.T, path string) {
 					continue
 				}
 				if i := a.number[pc-text.Addr] - 1; a.code[i].effect == pads && i > 0 && !a.code[i-1].goesOn() {
-					continue // it is never executed
+					continue // never executed
 				}
 				r, ok := found[pc]
 				switch got := r.cells(); {
@@ -80,9 +80,9 @@ func compareRules(t *testing.T, path string) {
 	})
 	t.Logf("%d instructions alike, %d without a rule, %d wrong, %d by the other register, "+
 		"%d whose frame readelf does not find by rsp or rbp", same, none, wrong, fp, foreign)
-	// What is called and does not return leads into the next function. Landing pads of C++ do
-	// nothing but call such functions.
-	limit := 0.0005 // 0.0003 in libc, 0.0002 in fio, the others below 0.0001
+	// A call that does not return continues in the next function. C++ landing pads only make such
+	// calls.
+	limit := 0.0005 // 0.0003 in libc, 0.0002 in fio, below 0.0001 in the other files
 	if strings.HasPrefix(filepath.Base(path), "libstdc++") {
 		limit = 0.004 // 0.0028
 	}
@@ -94,7 +94,7 @@ func compareRules(t *testing.T, path string) {
 	}
 }
 
-// cells writes a rule as readelf does.
+// cells formats a rule as readelf does.
 func (r Rule) cells() string {
 	s := fmt.Sprintf("%s%+d", []string{"", "rsp", "rbp", "*rsp", "*rbp"}[r.Kind], r.Off)
 	if r.FP == 0 {
@@ -103,22 +103,22 @@ func (r Rule) cells() string {
 	return s + fmt.Sprintf(" c%+d", r.FP)
 }
 
-// below reports whether what is saved at rbp is below the stack pointer: it has been
-// popped already, which compilers do not say.
+// below reports whether the slot of rbp is below the stack pointer: rbp is already popped, which
+// compilers do not record.
 func below(cfa, rbp string) bool {
 	height, err := strconv.Atoi(strings.TrimPrefix(cfa, "rsp+"))
 	at, err2 := strconv.Atoi(strings.TrimPrefix(rbp, "c-"))
 	return err == nil && err2 == nil && at > height
 }
 
-// goesOn reports whether the next instruction may be executed after this one, or is padding as well.
+// goesOn reports whether the next instruction may be executed after this one, or is also padding.
 func (in instruction) goesOn() bool {
 	return in.effect != returns && in.effect != jumps && in.effect != jumpsAnyway && in.effect != leavesBy &&
 		in.effect != stops && in.effect != calls
 }
 
-// TestRulesOfCode has code of hand-written functions in small: for each instruction
-// the rule as its comment in the source would say.
+// TestRulesOfCode has small examples of hand-written functions, with the expected rule for each
+// instruction.
 func TestRulesOfCode(t *testing.T) {
 	tests := map[string]struct {
 		code []byte
@@ -180,8 +180,8 @@ func TestRulesOfCode(t *testing.T) {
 	}
 }
 
-// FuzzRules checks that rules are about instructions of the text, in order, and that
-// there is an end.
+// FuzzRules checks that rules are for instructions of the text, in order, and that the analysis
+// terminates.
 func FuzzRules(f *testing.F) {
 	f.Add(uint64(0x1000), []byte{0x55, 0x48, 0x89, 0xe5, 0x74, 0xfa, 0xc9, 0xc3})
 	f.Add(^uint64(0)-8, []byte{0xeb, 0x7f, 0x62, 0xc4, 0x8f, 0xe8, 0x66, 0x66, 0xe9})
@@ -201,7 +201,7 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-// What is plain has no effect, in all instructions that begin with three given bytes.
+// Plain instructions have no effect. Try all instructions for all values of the first three bytes.
 func TestPlain(t *testing.T) {
 	plain := 0
 	for first := range 1 << 24 {

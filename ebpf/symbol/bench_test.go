@@ -11,8 +11,7 @@ import (
 	"github.com/headwater/headwater/ebpf/filework"
 )
 
-// BenchmarkLoad builds the tables of some large programs. What it allocates is
-// to be little more than what stays.
+// BenchmarkLoad builds the tables of some large programs. Its allocations should be only a little more than the tables.
 func BenchmarkLoad(b *testing.B) {
 	for _, name := range []string{"libstdc++.so.6", "libLLVM-14.so.1", "node", "go"} {
 		b.Run(name, func(b *testing.B) {
@@ -38,8 +37,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkFrames names random addresses of libstdc++, with and without finding
-// them in the cache.
+// BenchmarkFrames names random addresses of libstdc++, with and without cache hits.
 func BenchmarkFrames(b *testing.B) {
 	path := library(b, "libstdc++.so.6")
 	functions := nmFunctions(b, path, "-D")

@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// run runs a tool and returns what it prints on standard output.
+// run runs a tool and returns its standard output.
 func run(t testing.TB, stdin, name string, args ...string) string {
 	t.Helper()
 	need.Tools(t, name)
@@ -29,8 +29,8 @@ func run(t testing.TB, stdin, name string, args ...string) string {
 	return string(out)
 }
 
-// compile returns a program that gcc has made of a source file of any language that it
-// knows by its name, in a folder of its own: the caller may change it. gcc makes it once.
+// compile returns a program that gcc made from a source file; the extension of the file name gives the language. The
+// program is in its own folder, so the caller may change it. gcc runs once for equal arguments.
 func compile(t testing.TB, file, source string, flags ...string) string {
 	t.Helper()
 	need.Tools(t, "gcc")
@@ -46,7 +46,7 @@ func compile(t testing.TB, file, source string, flags ...string) string {
 		}
 		return nil
 	}
-	if slices.Contains(flags, "-gsplit-dwarf") { // the program has the path of its .dwo file in it
+	if slices.Contains(flags, "-gsplit-dwarf") { // the program contains the path of its .dwo file
 		if err := gcc(dir); err != nil {
 			t.Fatal(err)
 		}

@@ -12,21 +12,20 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// largeTable is the size of a table, in bytes, whose making takes so much more
-// memory, up to ten times, that it is given back to the system at once.
+// largeTable is the size of a table in bytes above which freed memory is returned to the system at once: building a
+// table takes up to ten times its size.
 const largeTable = 4 << 20
 
-// tableCache holds the names of executables within a budget of bytes. Those not
-// used for the longest time go first.
+// tableCache holds the names of executables within a budget of bytes. It evicts the least recently used names first.
 type tableCache struct {
 	budget int
 	load   func(*Object) (*names, Status)
-	limits *limit.Counter // that readers hit; nil: not counted
+	limits *limit.Counter // counts limits that readers hit; nil if not counted
 
 	mu     sync.Mutex
 	byKey  map[tableKey]*tableEntry
-	recent *list.List        // of *tableEntry, the last used in front
-	failed map[uint32]Status // objects that could not be read, by ID
+	recent *list.List        // of *tableEntry, the most recently used in front
+	failed map[uint32]Status // status of unreadable objects, by ID
 	used   int
 }
 
@@ -36,21 +35,21 @@ type tableKey uint32
 // tableEntry is the names of an executable, loaded or being loaded.
 type tableEntry struct {
 	key     tableKey
-	path    string // of the object that it was made for
+	path    string // of the object for which it was made
 	once    sync.Once
 	element *list.Element
-	ids     map[uint32]struct{} // of the objects that share it
+	ids     map[uint32]struct{} // of the objects that share the entry
 
 	// Set by once, under the cache's mutex.
 	names  *names // nil if there are none
 	status Status
 	bytes  int // memory, 0 until the names are loaded
 
-	looked time.Time     // when its debug file was last looked for
-	wait   time.Duration // until it is looked for again
+	looked time.Time     // when its debug file was last searched
+	wait   time.Duration // until the next search
 }
 
-// entryOverhead is the memory of an entry besides its table.
+// entryOverhead is the memory of an entry without its table.
 const entryOverhead = 512
 
 func newTableCache(budget int, load func(*Object) (*names, Status)) *tableCache {
@@ -58,7 +57,7 @@ func newTableCache(budget int, load func(*Object) (*names, Status)) *tableCache 
 		failed: map[uint32]Status{}}
 }
 
-// frames returns what is known of an address of an object.
+// frames returns the names at an address of an object.
 func (c *tableCache) frames(o *Object, at uint64) answer {
 	for {
 		e := c.get(o)
@@ -72,8 +71,8 @@ func (c *tableCache) frames(o *Object, at uint64) answer {
 	}
 }
 
-// get returns the loaded entry of an object, nil if it could not be read: that of its
-// source, unless that is not for others.
+// get returns the loaded entry of an object, or nil if the object could not be read. This is the entry of the object's
+// source, unless the source's names are not valid for the object.
 func (c *tableCache) get(o *Object) *tableEntry {
 	e := c.getOf(o, o.source())
 	if e != nil && e.alone(o) {
@@ -82,16 +81,15 @@ func (c *tableCache) get(o *Object) *tableEntry {
 	return e
 }
 
-// alone reports whether an object needs an entry of its own, for the names of its source
-// are of a debug file that is not for others, or the source has none: without a build ID,
-// that is found next to the object only.
+// alone reports whether an object needs its own entry: because the names of its source come from a debug file that is
+// only for the source, or because the source has no debug file. Without a build ID, a debug file is found only next to
+// the object.
 func (e *tableEntry) alone(o *Object) bool {
 	return o.source() != o && (e.status.own || e.status.missing != nil && o.BuildID == "")
 }
 
-// getOf returns the loaded entry of a source for an object, nil if it could not be read.
-// Callers that come while it is being loaded wait for it, and load it themselves if
-// another object with the same source could not be read.
+// getOf returns the loaded entry of a source for an object, or nil if the object could not be read. Concurrent callers
+// wait for the load, and load the entry themselves if the load failed for a different object with the same source.
 func (c *tableCache) getOf(o, source *Object) *tableEntry {
 	for {
 		e := c.entry(o, source)
@@ -113,8 +111,7 @@ func (c *tableCache) getOf(o, source *Object) *tableEntry {
 	}
 }
 
-// entry finds or makes the entry of a source for an object; nil if it could not be read
-// before.
+// entry finds or makes the entry of a source for an object. It returns nil if the object could not be read before.
 func (c *tableCache) entry(o, source *Object) *tableEntry {
 	key := tableKey(source.ID)
 	c.mu.Lock()
@@ -133,9 +130,8 @@ func (c *tableCache) entry(o, source *Object) *tableEntry {
 	return e
 }
 
-// loaded records a result and drops what exceeds the budget. That a file could
-// not be read is remembered for the object alone: another with the same source may
-// have better luck.
+// loaded records a result and evicts entries over the budget. An unreadable file is recorded only for this object: a
+// different object with the same source may be readable.
 func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +139,7 @@ func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.limits.Note(status.Err)
 	if c.byKey[e.key] != e {
 		if n != nil {
-			n.close() // forgotten meanwhile
+			n.close() // it was forgotten during the load
 		}
 		return
 	}
@@ -155,7 +151,7 @@ func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.account(e, status.Bytes)
 }
 
-// trim gives back memory of all tables that nobody reads between two collections.
+// trim frees the memory of all tables that is only needed while names are read. It is called between collections.
 func (c *tableCache) trim() {
 	c.mu.Lock()
 	var all []*names
@@ -170,14 +166,14 @@ func (c *tableCache) trim() {
 	}
 }
 
-// update records how the names of e stand after use.
+// update records the state of e's names after use.
 func (c *tableCache) update(e *tableEntry, now usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byKey[e.key] != e {
 		return
 	}
-	if now.problem != nil { // which stays when the sources are dropped
+	if now.problem != nil { // the problem stays when the sources are dropped
 		if e.status.DebugInfo == nil {
 			c.limits.Note(now.problem)
 		}
@@ -188,8 +184,7 @@ func (c *tableCache) update(e *tableEntry, now usage) {
 	}
 }
 
-// problems returns what is missing or damaged of debug info, by the path of the
-// object that was seen with it first.
+// problems returns the missing or damaged debug info, by the path of the first object that used it.
 func (c *tableCache) problems() map[string]error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +197,7 @@ func (c *tableCache) problems() map[string]error {
 	return found
 }
 
-// account sets the memory of e and drops what exceeds the budget.
+// account sets the memory of e and evicts entries over the budget.
 func (c *tableCache) account(e *tableEntry, bytes int) {
 	e.status.Bytes = bytes
 	c.used += bytes + entryOverhead - e.bytes
@@ -210,7 +205,7 @@ func (c *tableCache) account(e *tableEntry, bytes int) {
 	c.shrink(e)
 }
 
-// shrink drops what exceeds the budget, but for the entry keep.
+// shrink evicts entries over the budget, except keep.
 func (c *tableCache) shrink(keep *tableEntry) {
 	for c.used > c.budget {
 		last := c.oldest(keep)
@@ -221,8 +216,7 @@ func (c *tableCache) shrink(keep *tableEntry) {
 	}
 }
 
-// oldest returns the loaded entry that was not used for the longest time and is
-// not keep.
+// oldest returns the least recently used loaded entry except keep, or nil.
 func (c *tableCache) oldest(keep *tableEntry) *tableEntry {
 	for el := c.recent.Back(); el != nil; el = el.Prev() {
 		if e := el.Value.(*tableEntry); e != keep && e.bytes > 0 {
@@ -242,7 +236,7 @@ func (c *tableCache) remove(e *tableEntry) {
 	}
 }
 
-// forget drops what belongs to the object alone.
+// forget drops the entries that belong only to the object.
 func (c *tableCache) forget(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +249,8 @@ func (c *tableCache) forget(id uint32) {
 	}
 }
 
-// takeScarce forgets that objects could not be read when file descriptors or memory ran out, and returns their IDs.
+// takeScarce forgets the objects that could not be read because file descriptors or memory ran out, and returns their
+// IDs.
 func (c *tableCache) takeScarce() (ids []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,8 +263,8 @@ func (c *tableCache) takeScarce() (ids []uint32) {
 	return ids
 }
 
-// missing returns the entries whose debug file is to be looked for again, and
-// those due for more than asking whether it was fetched.
+// missing returns all entries whose debug file is missing, and the entries whose next search on disk is due. The
+// Fetcher is asked for all entries.
 func (c *tableCache) missing(now time.Time) (all, due []*tableEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,7 +315,7 @@ func (c *tableCache) status(o *Object) (Status, bool) {
 	return status, ok
 }
 
-// setBudget changes the budget, and drops what exceeds it.
+// setBudget changes the budget, and evicts entries over it.
 func (c *tableCache) setBudget(bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -334,17 +329,17 @@ func (c *tableCache) size() (tables, bytes int) {
 	return len(c.byKey), c.used
 }
 
-// frameCache remembers the names of addresses. When it is half full, what was
-// asked for since the last time that happened stays, and the rest goes.
+// frameCache remembers the names of addresses. When the young generation is full, it becomes the old one, and the old
+// one, with the names that were not requested since, is dropped.
 type frameCache struct {
 	half int
 
 	mu         sync.Mutex
 	young, old generation
-	forgotten  map[uint32]bool // objects of which names were forgotten, see Symbolizer.Forgotten
+	forgotten  map[uint32]bool // objects whose names were forgotten, see Symbolizer.Forgotten
 }
 
-// generation is a part of the cache.
+// generation is half of the cache.
 type generation struct {
 	frames map[uint32]map[uint64][]Frame // by object and address
 	count  int
@@ -375,7 +370,7 @@ func newFrameCache(size int) *frameCache {
 	}
 }
 
-// setSize changes how many addresses are remembered; those that are too many go.
+// setSize changes the number of remembered addresses; it drops a generation that is over its half.
 func (c *frameCache) setSize(size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -422,7 +417,7 @@ func (c *frameCache) forget(id uint32) {
 	c.forgotten[id] = true
 }
 
-// takeForgotten returns the objects that forget was called for since the last call.
+// takeForgotten returns the objects for which forget was called since the last call.
 func (c *frameCache) takeForgotten() map[uint32]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

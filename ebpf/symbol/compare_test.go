@@ -14,8 +14,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// namesAt are the names that nm knows for each of some addresses: of the
-// innermost symbols that cover it, or none.
+// namesAt returns the names that nm knows for each of some addresses: of the innermost symbols that cover it, or none.
 func namesAt(symbols []nmSymbol, addresses []uint64) map[uint64][]string {
 	slices.SortFunc(symbols, func(a, b nmSymbol) int {
 		switch {
@@ -53,16 +52,15 @@ func namesAt(symbols []nmSymbol, addresses []uint64) map[uint64][]string {
 	return names
 }
 
-// sameSource compares names without what the compiler adds to parts of functions,
-// ".cold", which DWARF leaves out.
+// sameSource compares names without the compiler's suffixes for parts of functions, such as ".cold", which DWARF omits.
 func sameSource(a, b string) bool {
 	a, _, _ = strings.Cut(a, ".")
 	b, _, _ = strings.Cut(b, ".")
 	return a == b
 }
 
-// TestNamesMatchNm compares 20,000 random addresses in the text of each of some
-// large programs with nm: at least 999 of 1,000 are named alike.
+// TestNamesMatchNm compares 20,000 random addresses in the text of each of some large programs with nm: at least 999 of
+// 1,000 must have the same name.
 func TestNamesMatchNm(t *testing.T) {
 	for _, name := range []string{"libc.so.6", "libstdc++.so.6", "libcrypto.so.3", "libLLVM-14.so.1", "node", "perl",
 		"python3"} {
@@ -91,7 +89,7 @@ func TestNamesMatchNm(t *testing.T) {
 			}
 			symbols := nmFunctions(t, path, flags...)
 			for _, s := range symbols {
-				delete(labels, s.name) // has a size
+				delete(labels, s.name) // it also has a symbol with a size
 			}
 			random := rand.New(rand.NewSource(1))
 			addresses := make([]uint64, 20_000)
@@ -126,8 +124,8 @@ func TestNamesMatchNm(t *testing.T) {
 	}
 }
 
-// TestGoNamesMatchTheTools compares a stripped Go program with what Go's own tools
-// say of the same program before it was stripped.
+// TestGoNamesMatchTheTools compares a stripped Go program with the output of Go's own tools for the same program before
+// it was stripped.
 func TestGoNamesMatchTheTools(t *testing.T) {
 	dir := t.TempDir()
 	source := "package main\n\nimport (\n\t\"fmt\"\n\t\"net/http\"\n)\n\n" +
@@ -166,7 +164,7 @@ func TestGoNamesMatchTheTools(t *testing.T) {
 	for i, at := range addresses {
 		frames := s.Frames(o, at, false)
 		inner, outer := frames[0], frames[len(frames)-1]
-		// addr2line reports the function that the code lies in, and the innermost line.
+		// addr2line reports the function that contains the code, and the innermost line.
 		name, line := strings.TrimSuffix(lines[2*i], ".abi0"), lines[2*i+1]
 		if strings.ReplaceAll(outer.Function, "·", ".") != strings.ReplaceAll(withoutTypeArguments(name), "·", ".") ||
 			fmt.Sprintf("%s:%d", inner.File, inner.Line) != line {

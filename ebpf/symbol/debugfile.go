@@ -16,19 +16,17 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// debugFinder finds separate debug files, in the order of the GDB manual,
-// "Separate Debug Files": by build ID in the debug directories, then by the name
-// in .gnu_debuglink next to the file, in .debug next to it, and in the debug
-// directories under the file's own path. Each place is looked at below the
-// process's root first and then on this host.
+// debugFinder finds separate debug files, in the order of the GDB manual, "Separate Debug Files": by build ID in the
+// debug directories, then by the name in .gnu_debuglink next to the file, in .debug next to it, and in the debug
+// directories under the file's own path. Each place is checked first below the process's root, then on this host.
 type debugFinder struct {
 	dirs  []string
-	work  *filework.Pool // looks at the places
-	spill elffile.Spill  // for their compressed sections
-	sums  *checkSums     // of files found by link
+	work  *filework.Pool // for the search
+	spill elffile.Spill  // for compressed sections of debug files
+	sums  *checkSums     // of debug files found by link
 
 	mu     sync.Mutex
-	remote Fetcher // asked last; nil: nobody
+	remote Fetcher // asked last; nil if there is none
 }
 
 func (d *debugFinder) fetcher() Fetcher {
@@ -37,14 +35,14 @@ func (d *debugFinder) fetcher() Fetcher {
 	return d.remote
 }
 
-// Fetcher brings debug files from elsewhere; a debuginfod.Client is one.
+// Fetcher downloads debug files; a debuginfod.Client is one.
 type Fetcher interface {
-	// Path returns the debug file of a build ID if it is there. If not it may be
-	// later; the error says how things stand. Path does not wait.
+	// Path returns the debug file of a build ID if it is available. If not, it may become available later; the error
+	// has the current state. Path does not block.
 	Path(buildID string) (string, error)
 }
 
-// wanted is what a debug file is looked for by.
+// wanted is the search key of a debug file.
 type wanted struct {
 	path, root string // of the object
 	owner      uint32 // of the process
@@ -64,18 +62,17 @@ func wantedOf(o *Object, file *elffile.File) wanted {
 	return w
 }
 
-// candidate is a path where a debug file may be.
+// candidate is a possible path of a debug file.
 type candidate struct {
 	path   string
 	byLink bool
 }
 
-// findPatience is how long the places below one root are looked at.
+// findPatience is the time limit of a search below one root.
 const findPatience = 2 * time.Second
 
-// find returns the debug file, open, if there is one that has symbols and belongs to the
-// file. The error says which places took too long, and why it is not known of a file that
-// is there whether it belongs to it.
+// find returns the debug file, open, if there is one that has symbols and belongs to the file. The error has the places
+// that took too long, and the reasons why a found file could not be matched.
 func (d *debugFinder) find(w wanted) (file found, slow error) {
 	roots := []string{w.root}
 	if w.root != "" && w.root != "/" {
@@ -95,9 +92,9 @@ func (d *debugFinder) find(w wanted) (file found, slow error) {
 
 // found is a debug file.
 type found struct {
-	debug *elffile.File // nil: there is none
+	debug *elffile.File // nil if there is none
 	path  string
-	own   bool // it is below a root that is not this host's: others who run an equal program may have another
+	own   bool // it is below a root other than this host's: the debug file of an equal program elsewhere may differ
 }
 
 func (f found) close() {
@@ -106,8 +103,8 @@ func (f found) close() {
 	}
 }
 
-// origin is where the files below a root come from that w is looked for in: one folder
-// that hangs must not keep others from being looked at.
+// origin returns the origin of files below a root for w: a folder that hangs must not block the search in other
+// folders.
 func (w *wanted) origin(root string) filework.Origin {
 	namespace, err := os.Readlink(path.Join(path.Dir(path.Clean(root)), "ns/mnt"))
 	if err != nil {
@@ -117,9 +114,9 @@ func (w *wanted) origin(root string) filework.Origin {
 		Owner: w.owner}
 }
 
-// findBelow looks at the places below one root. What others than this host's
-// administrator can let hang is not used for names, which are read much later; nor is a
-// file of somebody who could not have written the program itself.
+// findBelow searches the places below one root. Files on file systems that a user other than this host's administrator
+// can block are not used, because names are read much later; nor are files of a user who could not have written the
+// program.
 func (d *debugFinder) findBelow(root string, w wanted) (found, error) {
 	var unclear error
 	for _, c := range d.candidates(w.path, w.buildID, w.link) {
@@ -140,13 +137,13 @@ func (d *debugFinder) findBelow(root string, w wanted) (found, error) {
 	return found{}, unclear
 }
 
-// hostRoot reports whether the root directory of a process is our own.
+// hostRoot reports whether the root directory of a process is the root directory of this host.
 func hostRoot(root string) bool {
 	return root == "" || root == "/" || procfs.SameFolder(root, "/")
 }
 
-// fetch is find for a debug file that is elsewhere. The error says why there is
-// none; it is nil if there is nobody to ask.
+// fetch is find for a debug file that must be downloaded. The error is the reason why there is none; it is nil if there
+// is no Fetcher.
 func (d *debugFinder) fetch(w wanted) (debug *elffile.File, name string, err error) {
 	remote := d.fetcher()
 	if remote == nil || w.buildID == "" {
@@ -184,13 +181,12 @@ func (d *debugFinder) candidates(objectPath, buildID, link string) []candidate {
 	return all
 }
 
-// accept returns f as an ELF file if it has symbols or DWARF and belongs to the file with
-// w's build ID, or if it was named by its link and has that CRC; nil if not, and it
-// closes f then. The error says why that could not be found out.
+// accept returns f as an ELF file if it has symbols or DWARF and matches w: by build ID, or, for a file found by link,
+// by CRC. Otherwise it closes f and returns nil. The error is the reason why the match could not be checked.
 func (d *debugFinder) accept(f procfs.File, w *wanted, byLink bool) (*elffile.File, error) {
 	debug, err := elffile.NewFromFile(f)
 	if err != nil {
-		return nil, nil // closed already
+		return nil, nil // NewFromFile has closed f
 	}
 	matches := debug.HasSymtab() || debug.HasSection(debugInfo)
 	if theirs := debug.BuildID(); w.buildID != "" && theirs != "" {

@@ -12,10 +12,10 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// separated is a stripped program and what belongs to it.
+// separated is a stripped program and its debug data.
 type separated struct {
-	path    string // of the program, below a directory of its own
-	debug   []byte // its debug file, which lies nowhere yet
+	path    string // of the program, in its own directory
+	debug   []byte // its debug file, which is not on disk yet
 	buildID string
 	inner   uint64 // address of the function inner, which only .symtab names
 }
@@ -80,7 +80,7 @@ func TestDebugFileIsFoundWhereGDBLooks(t *testing.T) {
 			if status, _ := s.Status(o); status.Reason != Named || status.DebugFile != want || status.Err != nil {
 				t.Errorf("status %+v, want the debug file %s", status, want)
 			}
-			// Wrong bytes: another program's debug file under this name.
+			// Wrong content: the debug file of another program under this name.
 			other := separate(t, tt.flag, "-DOTHER=1", "-O2")
 			writeFile(t, other.debug, want)
 			s = New(Options{DebugDirs: []string{debugDir}})
@@ -123,8 +123,7 @@ func TestDebugFileInAContainer(t *testing.T) {
 	check("nowhere", "")
 }
 
-// A link in a container leads to the container's files, also an absolute one, and
-// never out of it.
+// A link in a container, also an absolute one, leads to the container's files, and never out of the container.
 func TestContainerCannotPointOutside(t *testing.T) {
 	root := t.TempDir()
 	outside := writeFile(t, []byte("outside"), t.TempDir(), "file")
@@ -165,9 +164,8 @@ func TestOwnSymtabNeedsNoDebugFile(t *testing.T) {
 	}
 }
 
-// The C library as the distribution ships it, with its debug package: each of
-// its functions by one of the names that nm knows in the debug file, or by the
-// one that addr2line reports, which leaves out what a compiler adds to the name of a part.
+// The C library of the distribution, with its debug package: each of its functions has one of the names that nm shows
+// for the debug file, or the name that addr2line reports, which omits the compiler's suffixes for parts.
 func TestLibcWithDebugFile(t *testing.T) {
 	path := library(t, "libc.so.6")
 	s, o := New(Options{}), object(t, 1, path)
@@ -185,7 +183,7 @@ func TestLibcWithDebugFile(t *testing.T) {
 	}
 	for i, lines := range strings.Split(run(t, list.String(), "addr2line", "-a", "-i", "-f", "-e", status.DebugFile),
 		"0x")[1:] {
-		told := strings.Split(lines, "\n") // the address, then two lines a frame, then none
+		told := strings.Split(lines, "\n") // the address, then two lines a frame, then an empty line
 		names[fmt.Sprintf("%x %s", functions[i].addr, told[len(told)-3])] = true
 	}
 	wrong := 0
@@ -202,7 +200,7 @@ func TestLibcWithDebugFile(t *testing.T) {
 	}
 }
 
-// A file whose symbol table is damaged still has the names of the other.
+// A file with a damaged symbol table still has the names of its other one.
 func TestBrokenSymtabIsReported(t *testing.T) {
 	path := compile(t, "a.c", chain, "-rdynamic")
 	data := readFile(t, path)
@@ -226,9 +224,9 @@ func TestBrokenSymtabIsReported(t *testing.T) {
 	}
 }
 
-// TestDebugFileOfAContainerNamesNobodyElse has a program in two containers, equal as if
-// both were of one image, and one of them with a debug file of its own that calls a
-// function otherwise. Whichever is named first, that debug file is for that one alone.
+// TestDebugFileOfAContainerNamesNobodyElse has a program in two containers, equal as if both containers had the same
+// image. One container has a debug file with another name for a function. Whichever program is named first, the debug
+// file is used only for the program in the same container.
 func TestDebugFileOfAContainerNamesNobodyElse(t *testing.T) {
 	program, debugDir := separate(t, "-Wl,--build-id=sha1"), t.TempDir()
 	renamed := filepath.Join(t.TempDir(), "renamed")
@@ -263,8 +261,7 @@ func TestDebugFileOfAContainerNamesNobodyElse(t *testing.T) {
 	}
 }
 
-// TestDebugFileOfAnotherUser: who cannot write a program cannot say what its functions
-// are called.
+// TestDebugFileOfAnotherUser: a user who cannot write a program cannot name its functions.
 func TestDebugFileOfAnotherUser(t *testing.T) {
 	need.OtherUsers(t)
 	const user, other = 1234, 1235
@@ -289,8 +286,8 @@ func TestDebugFileOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestCopyWithoutDebugFile: who runs a copy of a program without a build ID, where its
-// debug file is not, does not take the names from the program itself.
+// TestCopyWithoutDebugFile: a copy of a program without a build ID, in a place without its debug file, does not get the
+// names of the original program.
 func TestCopyWithoutDebugFile(t *testing.T) {
 	program := separate(t, "-Wl,--build-id=none")
 	writeFile(t, program.debug, filepath.Dir(program.path), debugName)

@@ -17,20 +17,20 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// Limits on files that .gnu_debuglink names. Without a build ID only the check sum of
-// all their bytes says whose they are.
+// Limits on files that .gnu_debuglink names. Without a build ID, only the checksum of the whole file shows the program
+// that it belongs to.
 const (
-	MaxLinked     = 2 << 30          // bytes of one
-	MaxLinkedTime = 10 * time.Second // of reading one
-	linkedRate    = 8 << 20          // bytes a second of all, once MaxLinked have been read at once
-	maxSums       = 1 << 12          // sums remembered
+	MaxLinked     = 2 << 30          // bytes of one file
+	MaxLinkedTime = 10 * time.Second // to read one file
+	linkedRate    = 8 << 20          // bytes a second for all files, after a burst of MaxLinked
+	maxSums       = 1 << 12          // remembered sums
 )
 
-// errStopped says that naming ends.
+// errStopped reports that the Symbolizer is closed.
 var errStopped = errors.New("the profiler stops")
 
-// checkSums computes the check sums of files that are not trusted, and remembers them:
-// a file that is not the one wanted is looked at again and again.
+// checkSums computes the checksums of untrusted files, and remembers them: a file that does not match is checked again
+// and again.
 type checkSums struct {
 	most  int64 // bytes of one file
 	rate  *rate.Limiter
@@ -40,7 +40,7 @@ type checkSums struct {
 	known map[fileVersion]uint32
 }
 
-// fileVersion identifies a file as it is now: who writes to it changes a time.
+// fileVersion identifies a file with its current content: a write changes one of the times.
 type fileVersion struct {
 	dev, inode       uint64
 	size             int64

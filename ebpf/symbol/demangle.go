@@ -7,7 +7,7 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// DemangleMode says how C++ and Rust names, and those of Java's hidden classes, are shown. The modes are those of
+// DemangleMode is how C++ and Rust names, and names of Java's hidden classes, are shown. The modes are the modes of
 // pyroscope.ebpf in Grafana Agent and Alloy.
 type DemangleMode uint8
 
@@ -24,7 +24,7 @@ func demangleNames() [demangleModes]string {
 	return [demangleModes]string{"none", "simplified", "templates", "full"}
 }
 
-// ParseDemangle returns the mode with that River name.
+// ParseDemangle returns the mode with a River name.
 func ParseDemangle(name string) (DemangleMode, error) {
 	names := demangleNames()
 	for i, n := range names {
@@ -45,15 +45,15 @@ func (m DemangleMode) String() string {
 	return fmt.Sprintf("demangle_mode_%d", uint8(m))
 }
 
-// Limits on names: demangled ones can grow exponentially with the mangled one.
+// Limits on names: a demangled name can be exponentially longer than the mangled name.
 const (
 	maxMangled   = 16 << 10
 	maxDemangled = 16 // a power of two
 )
 
-// Apply returns name as the mode shows it. What is not a mangled name of C++ or
-// Rust, or a malformed one, comes back as it is, at next to no cost. Rust's
-// hashes are removed, and so are the suffixes of clones (".cold", ".isra.0").
+// Apply returns name in the form of the mode. A name that is not a mangled name of C++ or Rust, or is malformed, is
+// returned unchanged, at almost no cost. Rust's hashes are removed, and so are the suffixes of clones (".cold",
+// ".isra.0").
 func (m DemangleMode) Apply(name string) string {
 	if m == DemangleNone || !mangled(name) || len(name) > maxMangled {
 		return name
@@ -68,14 +68,13 @@ func (m DemangleMode) Apply(name string) string {
 	return validUTF8(shown)
 }
 
-// withoutEmptyArguments removes the brackets that the demangler leaves where it
-// left out the generic arguments of a name in Rust's v0 scheme.
+// withoutEmptyArguments removes the brackets that remain where the demangler omits the generic arguments of a name in
+// Rust's v0 scheme.
 func withoutEmptyArguments(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "::<>", ""), "<>", "")
 }
 
-// demangleName calls the demangler, which names from foreign files must not
-// bring down.
+// demangleName calls the demangler, and recovers from a panic caused by a name of a foreign file.
 func demangleName(name string, options []demangle.Option) (shown string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -96,8 +95,8 @@ func (m DemangleMode) options() []demangle.Option {
 	return []demangle.Option{demangle.NoClones, limit}
 }
 
-// mangled reports whether a name may be mangled: by the Itanium C++ ABI or
-// Rust's legacy scheme (_Z, and __Z as Mach-O has it), or by Rust's v0 (_R).
+// mangled reports whether a name may be mangled: by the Itanium C++ ABI or Rust's legacy scheme (_Z, and __Z in
+// Mach-O), or by Rust's v0 scheme (_R).
 func mangled(name string) bool {
 	if len(name) < 3 || name[0] != '_' {
 		return false

@@ -43,13 +43,13 @@ func TestDemangle(t *testing.T) {
 	}
 }
 
-// With everything shown, names must be those of c++filt.
+// With DemangleFull, names must equal the output of c++filt.
 func TestDemangleFullMatchesCxxfilt(t *testing.T) {
 	var names []string
 	for _, f := range nmFunctions(t, library(t, "libstdc++.so.6"), "-D") {
 		names = append(names, f.name)
 	}
-	// c++filt spells out the standard's abbreviations.
+	// c++filt expands the abbreviations of the standard library.
 	spelled := strings.NewReplacer(
 		"std::basic_string<char, std::char_traits<char>, std::allocator<char> >", "std::string",
 		"std::basic_istream<char, std::char_traits<char> >", "std::istream",
@@ -86,7 +86,7 @@ func TestDemangleOfPlainNamesAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Each S_ doubles what comes before it.
+// Each S_ doubles the preceding name.
 func TestDemangleIsBounded(t *testing.T) {
 	name := "_Z1fI" + strings.Repeat("1aIS", 60) + "_" + strings.Repeat("S_E", 60) + "Evv"
 	if got := DemangleFull.Apply(name); len(got) > 1<<maxDemangled {

@@ -12,22 +12,21 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// dwarf names code by DWARF data: with source lines and inlined callers.
+// dwarf names code from DWARF data, with source lines and inlined callers.
 type dwarf struct {
 	open    func() (*dwarfline.Data, error)
-	symbols []source // that know what the linker calls a function
+	symbols []source // with the linker's names of functions
 
 	opened bool
-	data   *dwarfline.Data // nil before it is opened, and if it cannot be
+	data   *dwarfline.Data // nil before it is opened, and if it cannot be opened
 	err    error           // the first one
-	again  time.Time       // when to open it if it had to wait
+	again  time.Time       // when to open it again if other work had to come first
 }
 
-// busyWait is how long data waits that could not be opened because of others.
+// busyWait is the wait before the next attempt to open data that was refused because of other work.
 const busyWait = time.Minute
 
-// addDWARF puts the DWARF data of an object, or of its debug file, before those
-// sources that know no lines.
+// addDWARF puts the DWARF data of an object, or of its debug file, before the sources without lines.
 func addDWARF(sources []source, o *Object, files *files, finder *debugFinder) []source {
 	file := files.object
 	if !hasDWARF(file) {
@@ -37,7 +36,7 @@ func addDWARF(sources []source, o *Object, files *files, finder *debugFinder) []
 	}
 	at := 0
 	if len(sources) > 0 {
-		if _, isGo := sources[0].(*golang); isGo { // whose table has lines, and less to read
+		if _, isGo := sources[0].(*golang); isGo { // Go's table has lines, and is smaller
 			at = 1
 		}
 	}
@@ -56,8 +55,8 @@ func hasDWARF(file *elffile.File) bool {
 	return file.HasSection(debugInfo) || file.HasSection(".zdebug_info")
 }
 
-// openSibling opens a file that the DWARF data of an object names: below the
-// process's root or, if the debug file is this host's, on this host.
+// openSibling opens a file that the DWARF data of an object refers to: below the process's root or, if the debug file
+// is this host's, on this host.
 func openSibling(root, debugPath, name string) (*elffile.File, error) {
 	f, err := procfs.Open(root, name)
 	if err != nil && root != "" && debugPath != "" && !strings.HasPrefix(debugPath, root+"/") {
@@ -69,8 +68,7 @@ func openSibling(root, debugPath, name string) (*elffile.File, error) {
 	return elffile.NewFromFile(f)
 }
 
-// frames implements source. What is damaged does not matter as long as something
-// can be read.
+// frames implements source. Damaged data is ignored as long as other data can be read.
 func (d *dwarf) frames(at uint64) []Frame {
 	if !d.opened || !d.again.IsZero() && time.Now().After(d.again) {
 		d.opened, d.again = true, time.Time{}
@@ -110,8 +108,7 @@ func (d *dwarf) frames(at uint64) []Frame {
 	return frames
 }
 
-// symbol returns what the linker calls the function at an address, "" if that is
-// not known.
+// symbol returns the linker's name of the function at an address, or "" if it is unknown.
 func (d *dwarf) symbol(at uint64) string {
 	for _, s := range d.symbols {
 		if frames := s.frames(at); len(frames) > 0 {

@@ -26,9 +26,8 @@ __attribute__((noinline)) static int sum(int n) { int s = 0; for (int i = 0; i <
 int main(int argc, char **argv) { return sum(argc); }
 `
 
-// TestDWARF compares the frames at every address of two functions with
-// addr2line's, with the DWARF data in the program and in the compressed debug file of a
-// stripped one.
+// TestDWARF compares the frames at every address of two functions with addr2line's, with the DWARF data in the program
+// and in the compressed debug file of a stripped program.
 func TestDWARF(t *testing.T) {
 	program := compile(t, "a.c", inlining, "-O2", "-gdwarf-4", "-Wl,--build-id")
 	stripped := filepath.Join(t.TempDir(), "program")
@@ -80,7 +79,7 @@ func withoutDiscriminators(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestTrim: what was read of DWARF data does not stay in memory, and is read again.
+// TestTrim: DWARF data does not stay in memory after Trim, and is read again.
 func TestTrim(t *testing.T) {
 	program := compile(t, "a.c", inlining, "-O2", "-g")
 	s, o := New(Options{CacheFrames: 1}), object(t, 1, program)
@@ -100,7 +99,7 @@ func TestTrim(t *testing.T) {
 		}
 		return kilobytes
 	}
-	s.Trim() // of nothing
+	s.Trim() // without any data
 	var before []Frame
 	for round := range 3 {
 		for _, f := range nmFunctions(t, program) {
@@ -115,7 +114,7 @@ func TestTrim(t *testing.T) {
 				t.Errorf("%+v, before %+v", frames, before)
 			}
 		}
-		if round == 0 && resident() == 0 { // later some is known
+		if round == 0 && resident() == 0 { // later a part is cached
 			t.Error("nothing was mapped")
 		}
 		s.Trim()
@@ -127,8 +126,7 @@ func TestTrim(t *testing.T) {
 	s.Trim()
 }
 
-// TestDWARFLinkageName wants the mangled name, of which the DWARF data of a
-// function without linkage has only the last part.
+// TestDWARFLinkageName requires the mangled name. The DWARF data of a function without linkage has only its last part.
 func TestDWARFLinkageName(t *testing.T) {
 	program := compile(t, "a.cc",
 		"namespace a { namespace { __attribute__((noinline)) int hidden(int x) { return x; } } }\n"+
@@ -145,8 +143,7 @@ func TestDWARFLinkageName(t *testing.T) {
 	t.Fatal("the function was left out")
 }
 
-// TestDWARFClosed wants the mappings of DWARF data gone when another table takes
-// its room.
+// TestDWARFClosed: the mappings of DWARF data are removed when the table is evicted.
 func TestDWARFClosed(t *testing.T) {
 	program := compile(t, "a.c", inlining, "-O2", "-gdwarf-4", "-gz=zlib")
 	finder := &debugFinder{work: &filework.Pool{}}
@@ -164,8 +161,7 @@ func TestDWARFClosed(t *testing.T) {
 	}
 }
 
-// withDebugInfo returns a program with these bytes, compressed, as .debug_info and
-// .debug_abbrev.
+// withDebugInfo returns a program with the given bytes, compressed, as .debug_info and .debug_abbrev.
 func withDebugInfo(t *testing.T, content []byte) string {
 	t.Helper()
 	program := compile(t, "a.c", inlining, "-O2")
@@ -175,9 +171,9 @@ func withDebugInfo(t *testing.T, content []byte) string {
 	return program
 }
 
-// TestUselessDWARFIsReleased: sections that say nothing of any address do not stay on disk.
+// TestUselessDWARFIsReleased: sections without data for any address do not stay on disk.
 func TestUselessDWARFIsReleased(t *testing.T) {
-	// units of no known version
+	// units of an unknown version
 	program := withDebugInfo(t, bytes.Repeat([]byte{4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 1<<10))
 	finder := &debugFinder{work: &filework.Pool{}, spill: elffile.Spill{Dir: t.TempDir()}}
 	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
@@ -201,7 +197,7 @@ func TestUselessDWARFIsReleased(t *testing.T) {
 	}
 }
 
-// TestZerosAreDecompressedOnce: without units in .debug_info, no other section is looked at.
+// TestZerosAreDecompressedOnce: without units in .debug_info, no other section is read.
 func TestZerosAreDecompressedOnce(t *testing.T) {
 	const size = 1 << 20
 	file, err := elffile.Open(withDebugInfo(t, make([]byte, size)))
@@ -218,8 +214,8 @@ func TestZerosAreDecompressedOnce(t *testing.T) {
 	}
 }
 
-// TestPartsOfDebugInfo removes files that DWARF data refers to, which must be told
-// to the user, and does not cost the functions' own names.
+// TestPartsOfDebugInfo removes files that DWARF data refers to. This must be reported to the user, and the functions
+// keep their own names.
 func TestPartsOfDebugInfo(t *testing.T) {
 	split := compile(t, "a.c", inlining, "-O2", "-g", "-gsplit-dwarf")
 	parts, err := filepath.Glob(filepath.Join(filepath.Dir(split), "*.dwo"))

@@ -8,16 +8,16 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// symbolTables are the functions of one symbol table of a file. Usually it is one
-// table; it is more where addresses are 4 GiB apart.
+// symbolTables are the functions of one symbol table of a file. Usually this is one table; it is several if addresses
+// are more than 4 GiB apart.
 type symbolTables []*table
 
-// maxTables bounds them.
+// maxTables bounds the tables of a file.
 const maxTables = 4
 
-// readSymbols builds the tables of a file's symbols of one type, elf.SHT_SYMTAB or
-// elf.SHT_DYNSYM; none without an error if it has no such symbols. The names stay
-// in the file, which must stay open. reach says where functions of unknown size end.
+// readSymbols builds the tables of a file's symbols of one type, elf.SHT_SYMTAB or elf.SHT_DYNSYM; it returns none
+// without an error if the file has no such symbols. The names stay in the file, which must stay open. reach finds the
+// end of functions of unknown size.
 func readSymbols(file *elffile.File, typ elf.SectionType, reach labelReach) (symbolTables, error) {
 	symbols, err := file.SymbolTable(typ)
 	if errors.Is(err, elffile.ErrNoSection) {
@@ -48,20 +48,19 @@ func readSymbols(file *elffile.File, typ elf.SectionType, reach labelReach) (sym
 	return tables, all.Beyond()
 }
 
-// stretch is the addresses that one table covers.
+// stretch is the address range of one table.
 type stretch struct {
-	base  uint64 // of its first symbol
-	count int    // symbols in it
-	more  bool   // there are symbols behind it
+	base  uint64 // address of its first symbol
+	count int    // number of its symbols
+	more  bool   // there are symbols after it
 }
 
-// window is how many addresses one table covers.
+// window is the size of the address range of one table.
 const window = 1 << 32
 
 func (w *stretch) holds(addr uint64) bool { return addr >= w.base && addr-w.base < window }
 
-// survey returns the stretch from the first address at or behind from that has a
-// symbol.
+// survey returns the stretch that starts at the first symbol at or after from.
 func survey(symbols *elffile.SymbolTable, from uint64) (w stretch, err error) {
 	last := uint64(0)
 	w.base = 1<<64 - 1
@@ -119,13 +118,13 @@ func toEntry(file *elffile.File, f *elffile.Function, base uint64) entry {
 	return e
 }
 
-// Ranks of symbols: any function before any label, and among them global before
-// weak before local. Data in code comes last: it has no name of a function, and labels end where it begins.
+// Ranks of symbols: functions before labels, and within each, global before weak before local. Data in code is last: it
+// has no function name, and a label ends where data starts.
 const (
 	rankGlobal = iota
 	rankWeak
 	rankLocal
-	rankUntyped // added
+	rankUntyped // added to a rank
 	rankData    = 2 * rankUntyped
 )
 
@@ -177,7 +176,7 @@ func (ts symbolTables) count() int {
 // fileNames is a pool of names that stay in their file.
 type fileNames struct {
 	names  *elffile.Names
-	golang bool // Go's tools made the file
+	golang bool // the file was built by Go's tools
 }
 
 // name implements namePool.
@@ -193,7 +192,7 @@ func (n *fileNames) name(place uint32) (string, bool) {
 	return name, true
 }
 
-// nameless reports whether a symbol is no function's name after all.
+// nameless reports whether a symbol is not the name of a function.
 func (n *fileNames) nameless(f *elffile.Function) bool {
 	if f.Name == 0 || f.Name >= labelMark || f.Type != elf.STT_NOTYPE {
 		return f.Name == 0 || f.Name >= labelMark
@@ -202,12 +201,12 @@ func (n *fileNames) nameless(f *elffile.Function) bool {
 	return err != nil || elffile.Label(string(b), f.Type)
 }
 
-// namesBytes is about the memory of a reader of names.
+// namesBytes is the approximate memory of a reader of names.
 const namesBytes = 2 << 10
 
 func (n *fileNames) bytes() int { return namesBytes }
 
-// withoutVersion cuts the version off a name: "memcpy@@GLIBC_2.14".
+// withoutVersion removes the version from a name: "memcpy@@GLIBC_2.14".
 func withoutVersion(name string) string {
 	if i := strings.IndexByte(name, '@'); i > 0 {
 		return name[:i]
@@ -215,7 +214,7 @@ func withoutVersion(name string) string {
 	return name
 }
 
-// lazy is a source that is made when the ones before it did not know an address.
+// lazy is a source that is made when the sources before it do not know an address.
 type lazy struct {
 	make   func() source // may return nil
 	made   bool

@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// FuzzObject names addresses of damaged programs by all sources.
+// FuzzObject names addresses of damaged programs with all sources.
 func FuzzObject(f *testing.F) {
 	small := []string{"-nostdlib", "-Wl,-z,max-page-size=64", "-Wl,-z,noseparate-code", "-Wl,--build-id"}
 	source := "int g(void); int h(void) { return g(); } __asm__(\".globl l\\nl: nop\");"

@@ -7,15 +7,14 @@ import (
 	"github.com/headwater/headwater/ebpf/gopclntab"
 )
 
-// golang names code by the table of functions that Go's linker puts in every
-// program, with source lines and inlined callers. Nothing of it is in memory but
-// what was read last.
+// golang names code from the function table that Go's linker puts in every program, with source lines and inlined
+// callers. Only the last read part of the table is in memory.
 type golang struct {
 	table  *gopclntab.Table
 	reader *gopclntab.Reader
 }
 
-// newGolang returns nil if file is no Go program, or if its table is of no use.
+// newGolang returns nil if file is not a Go program, or if its table is not usable.
 func newGolang(file *elffile.File) (*golang, error) {
 	if !file.IsGo() {
 		return nil, nil
@@ -27,8 +26,7 @@ func newGolang(file *elffile.File) (*golang, error) {
 	return &golang{table: table, reader: table.NewReader()}, nil
 }
 
-// frames implements source. Frames without a place in the source are better than
-// none, so what went wrong on the way to it does not matter.
+// frames implements source. Frames without a source position are better than none, so errors are ignored.
 func (g *golang) frames(at uint64) []Frame {
 	functions, _ := g.reader.Frames(at)
 	frames := make([]Frame, 0, len(functions))
@@ -39,7 +37,7 @@ func (g *golang) frames(at uint64) []Frame {
 	return frames
 }
 
-// golangBytes is about the memory of a reader.
+// golangBytes is the approximate memory of a reader.
 const golangBytes = 48 << 10
 
 func (g *golang) bytes() int { return golangBytes }
@@ -47,10 +45,9 @@ func (g *golang) bytes() int { return golangBytes }
 // len returns the number of functions.
 func (g *golang) len() int { return g.table.Len() }
 
-// withoutTypeArguments shortens the name of a generic function of Go the way its
-// runtime and go tool pprof show it: "main.Map[go.shape.int,go.shape.string]" is
-// "main.Map[...]". Names of other languages have no brackets, but for C++ and
-// Rust, whose are mangled.
+// withoutTypeArguments shortens the name of a generic Go function in the same way as the Go runtime and go tool pprof:
+// "main.Map[go.shape.int,go.shape.string]" becomes "main.Map[...]". Names of other languages have no brackets, except
+// in C++ and Rust, whose names are mangled.
 func withoutTypeArguments(name string) string {
 	open := strings.IndexByte(name, '[')
 	end := strings.LastIndexByte(name, ']')

@@ -2,8 +2,8 @@ package symbol
 
 import "testing"
 
-// TestHiddenClasses: names of JDK 11, 17, 21 and 25 as java.lang.Class.getName and the VM's symbols have them, without
-// what differs between runs; names of other languages stay as they are.
+// TestHiddenClasses: names of JDK 11, 17, 21 and 25, as in java.lang.Class.getName and the VM's symbols, lose the parts
+// that differ between runs; names of other languages are unchanged.
 func TestHiddenClasses(t *testing.T) {
 	for name, want := range map[string]string{
 		"Lam$$Lambda$14/0x0000000800c03000.getAsLong":            "Lam$$Lambda.getAsLong",

@@ -16,8 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// hostileLink makes a program without build ID whose debug file, named by its link,
-// goes on with zeros up to size.
+// hostileLink makes a program without a build ID whose debug file, named by its link, is extended with zeros to size.
 func hostileLink(t *testing.T, size int64) (program separated, debug string) {
 	t.Helper()
 	program = separate(t, "-Wl,--build-id=none")
@@ -28,7 +27,7 @@ func hostileLink(t *testing.T, size int64) (program separated, debug string) {
 	return program, debug
 }
 
-// A sparse file of 2 TiB would be read for ten minutes to learn its check sum.
+// To read a sparse file of 2 TiB for its checksum would take ten minutes.
 func TestSparseDebugFile(t *testing.T) {
 	program, debug := hostileLink(t, 2<<40)
 	s, o := New(Options{DebugDirs: []string{t.TempDir()}}), object(t, 1, program.path)
@@ -37,7 +36,7 @@ func TestSparseDebugFile(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	s.refresh(began.Add(time.Hour))
-	if took := time.Since(began); took > MaxLinkedTime+2*time.Minute { // the machine may do much else
+	if took := time.Since(began); took > MaxLinkedTime+2*time.Minute { // the machine may be busy
 		t.Errorf("naming took %v", took)
 	}
 	if status, _ := s.Status(o); !errors.Is(status.Err, elffile.ErrTooLarge) {
@@ -46,7 +45,7 @@ func TestSparseDebugFile(t *testing.T) {
 	if hits := s.LimitHits()[limit.DebugLink]; hits == 0 {
 		t.Error("the limit was not counted")
 	}
-	// Another file keeps its names, and this one has its own once it is whole.
+	// Another file keeps its names, and this file gets its own names after it is complete.
 	other := separate(t, "-Wl,--build-id=none", "-DOTHER=1")
 	writeFile(t, other.debug, filepath.Dir(other.path), debugName)
 	if got := s.Frames(object(t, 2, other.path), other.inner, false)[0]; got.Function != "inner" {
@@ -75,7 +74,7 @@ func TestCheckSums(t *testing.T) {
 	if got, err := sum(c); got != 0xcbf43926 || err != nil { // the check value of CRC-32/ISO-HDLC
 		t.Errorf("%#x, %v", got, err)
 	}
-	// What was read is remembered, and bytes read are bounded in the long run.
+	// The checksum is remembered, and the long-term rate of reads is bounded.
 	if err := os.Truncate(path, most); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +99,7 @@ func TestCheckSums(t *testing.T) {
 	}
 }
 
-// countedReader counts the bytes that are read.
+// countedReader counts the bytes read.
 type countedReader struct {
 	*bytes.Reader
 	read atomic.Int64
@@ -111,8 +110,8 @@ func (c *countedReader) ReadAt(b []byte, off int64) (int, error) {
 	return c.Reader.ReadAt(b, off)
 }
 
-// TestLongAliases: a million symbols of few addresses, whose names overlap in one string of 8 MB, cost a bounded number
-// of bytes read; what is beyond is counted, and functions have names all the same.
+// TestLongAliases: a million symbols at a few addresses, whose names overlap in one string of 8 MB, cost a bounded
+// number of bytes read. A limit hit is counted, and functions still have names.
 func TestLongAliases(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -141,7 +140,7 @@ func TestLongAliases(t *testing.T) {
 }
 
 // withAliases returns the image of a program whose symbol table has count symbols for the first addresses of .text, and
-// the first of these. Their names are tails of one string.
+// the start of .text. Their names are tails of one string.
 func withAliases(t *testing.T, path string, count int, addresses uint64, typ elf.SymType) (image []byte, text uint64) {
 	t.Helper()
 	image, err := os.ReadFile(path)

@@ -16,9 +16,9 @@ import (
 type kernelTable struct {
 	ranges  []kernelRange // by start
 	module  []uint16      // by range: index in modules
-	padding []uint8       // by range: bytes before it that have its name, too, behind paddingPrefix
+	padding []uint8       // by range: bytes before it with paddingPrefix and its name
 	names   kernelNames
-	modules []string // with brackets; the first is the kernel itself
+	modules []string // in brackets; the first is the kernel itself
 	status  Status
 }
 
@@ -34,12 +34,11 @@ const kernelRangeBytes = 16 + 2 + 1
 
 const kernelFile = "[kernel]"
 
-// paddingPrefix begins the names of the symbols that cover the room before a function,
-// left for code that the kernel may put there: half of all symbols on x86 since 6.2.
+// paddingPrefix starts the names of the symbols for the padding before a function, which the kernel reserves for code:
+// half of all symbols on x86 since 6.2.
 const paddingPrefix = "__pfx_"
 
-// find returns the index of the range that holds addr, or -1, and whether it is in
-// the padding.
+// find returns the index of the range that holds addr, or -1, and whether addr is in the padding of the range.
 func (t *kernelTable) find(addr uint64) (i int, padding bool) {
 	i, found := slices.BinarySearchFunc(t.ranges, addr,
 		func(r kernelRange, addr uint64) int { return cmp.Compare(r.start, addr) })
@@ -58,8 +57,8 @@ func (t *kernelTable) nameAt(i int) string { return t.names.at(t.ranges[i].name)
 
 func (t *kernelTable) bytes() int { return cap(t.ranges)*kernelRangeBytes + t.names.len() }
 
-// kernelNames are names of symbols, in pieces of nameBytes: a single buffer would be
-// copied again and again while it grows. No name is in two pieces.
+// kernelNames are names of symbols, in pieces of nameBytes: a single buffer would be copied repeatedly while it grows.
+// A name is never split between pieces.
 type kernelNames [][]byte
 
 const (
@@ -100,8 +99,8 @@ func (t *kernelTable) frame(at uint64) Frame {
 	return Frame{Function: name, File: t.modules[t.module[i]], Kind: Kernel}
 }
 
-// readKallsyms reads the symbols of the running kernel. The error is in the
-// result's status, for the frames are unknown then and nothing else.
+// readKallsyms reads the symbols of the running kernel. The error is in the result's status, because it only makes
+// frames unknown.
 func readKallsyms(path string) *kernelTable {
 	f, err := os.Open(path)
 	if err != nil {
@@ -123,25 +122,25 @@ type kernelSymbol struct {
 	addr    uint64
 	name    uint32 // place in the names
 	module  uint16
-	padding uint8 // bytes before it, see kernelTable
+	padding uint8 // bytes of padding before it, see kernelTable
 	text    bool
 }
 
-// start is where its range begins, padding included.
+// start returns the start of the symbol's range, including padding.
 func (s kernelSymbol) start() uint64 { return s.addr - uint64(s.padding) }
 
-// kernelSymbols is the content of kallsyms, in its order.
+// kernelSymbols is the content of kallsyms, in order.
 type kernelSymbols struct {
 	list    []kernelSymbol
-	text    int // of them are code
+	text    int // number of code symbols in list
 	names   kernelNames
 	modules []string
 
-	held     kernelSymbol // the last line, not in list yet: it may be the padding of the next
+	held     kernelSymbol // the last line, not in list yet: it may be the padding of the next symbol
 	heldName []byte
 }
 
-// Limits on kallsyms: real ones have some 100,000 functions.
+// Limits on kallsyms: a real file has some 100,000 functions.
 const (
 	usualSymbols     = 100_000
 	maxKernelSymbols = 8 << 20
@@ -190,14 +189,14 @@ func parseKallsyms(r io.Reader) (kernelSymbols, error) {
 	return s, lines.Err()
 }
 
-// isPaddingOf reports whether a symbol is that of the padding of function f.
+// isPaddingOf reports whether a symbol is the padding of function f.
 func isPaddingOf(s kernelSymbol, name []byte, f kernelSymbol, function []byte) bool {
 	of, ok := bytes.CutPrefix(name, []byte(paddingPrefix))
 	return ok && s.text && s.padding == 0 && bytes.Equal(of, function) && s.module == f.module && f.addr > s.addr &&
 		f.addr-s.addr < 1<<8
 }
 
-// addHeld adds the symbol that was held back, if there is one.
+// addHeld adds the held symbol, if there is one.
 func (s *kernelSymbols) addHeld() {
 	if len(s.heldName) == 0 {
 		return
@@ -209,8 +208,7 @@ func (s *kernelSymbols) addHeld() {
 	s.list = append(s.list, s.held)
 }
 
-// parseKallsymsLine takes a line apart. Names hold no spaces but may hold any
-// other byte.
+// parseKallsymsLine splits a line. Names have no spaces but may have any other byte.
 func parseKallsymsLine(line []byte) (addr uint64, typ byte, name, module []byte, ok bool) {
 	digits, rest, found := bytes.Cut(line, []byte{' '})
 	if !found || len(digits) == 0 || len(digits) > 16 || len(rest) < 3 || rest[1] != ' ' {
@@ -233,18 +231,17 @@ func parseKallsymsLine(line []byte) (addr uint64, typ byte, name, module []byte,
 	return addr, rest[0], name, bytes.TrimSpace(module), true
 }
 
-// maxKernelFunction is how far a function reaches at most when no symbol of the
-// same module follows it: kallsyms has no sizes.
+// maxKernelFunction is the maximum size of a function without a following symbol of the same module: kallsyms has no
+// sizes.
 const maxKernelFunction = 16 << 10
 
-// newKernelTable makes a table: each function ends where the next symbol of any
-// kind begins. Among aliases the first listed one wins, which the kernel's own
-// traces show as well: it sorts weak and linker-made names behind the others.
+// newKernelTable makes a table: each function ends where the next symbol of any kind starts. Among aliases the first
+// listed one wins, as in the kernel's own traces: the kernel sorts weak and linker-made names last.
 func newKernelTable(s kernelSymbols) *kernelTable {
 	slices.SortStableFunc(s.list, func(a, b kernelSymbol) int { return cmp.Compare(a.addr, b.addr) })
 	t := &kernelTable{names: s.names, modules: s.modules, ranges: make([]kernelRange, 0, s.text),
 		module: make([]uint16, 0, s.text), padding: make([]uint8, 0, s.text)}
-	end := uint64(0) // of what came before, at least
+	end := uint64(0) // lower bound of the end of the symbols before
 	for i := 0; i < len(s.list); {
 		next := i + 1
 		for next < len(s.list) && s.list[next].addr == s.list[i].addr {
@@ -259,7 +256,7 @@ func newKernelTable(s kernelSymbols) *kernelTable {
 			}
 			t.ranges = append(t.ranges, kernelRange{start: f.addr, size: uint32(size), name: f.name})
 			t.module = append(t.module, f.module)
-			if f.start() < end { // another symbol was there first
+			if f.start() < end { // another symbol is in the padding
 				f.padding = 0
 			}
 			if f.padding > 0 {

@@ -58,8 +58,8 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// TestKernelPadding: symbols of the room before functions are found, though they are
-// not kept where the next line is their function.
+// TestKernelPadding: symbols of the padding before functions are found, although they are not stored if the next line
+// is their function.
 func TestKernelPadding(t *testing.T) {
 	s := kernelOf(t, `ffffffff81000000 t before
 ffffffff810000f0 t __pfx_padded
@@ -150,8 +150,7 @@ func TestRefreshKernel(t *testing.T) {
 	}
 }
 
-// Every text symbol of the running kernel is found at its own address, under the
-// first name listed there.
+// Every text symbol of the running kernel is found at its own address, with the first name listed there.
 func TestRunningKernel(t *testing.T) {
 	content, err := os.ReadFile(DefaultKallsyms)
 	if err != nil {

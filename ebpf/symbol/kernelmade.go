@@ -5,31 +5,28 @@ import (
 	"sync"
 )
 
-// KernelSymbol is code that the kernel made while it runs: of a BPF program, or a
-// trampoline.
+// KernelSymbol is code that the kernel makes at run time: a BPF program, or a trampoline.
 type KernelSymbol struct {
 	Name    string
-	File    string // in brackets, as Frame.File is in the kernel
+	File    string // in brackets, like Frame.File in the kernel
 	Start   uint64
 	Size    uint32
-	Removed bool // it is no longer there
+	Removed bool // the code was freed
 }
 
 func (k *KernelSymbol) end() uint64 { return k.Start + uint64(k.Size) }
 
-// maxMade bounds the symbols remembered besides those of kallsyms. Hosts with some
-// thousands of BPF programs exist.
+// maxMade bounds the symbols remembered in addition to kallsyms. Some hosts have thousands of BPF programs.
 const maxMade = 1 << 16
 
-// madeSymbols are symbols that came after kallsyms was read. Reading it again for
-// each BPF program would take long.
+// madeSymbols are symbols that were added after kallsyms was read. To read kallsyms again for each BPF program would
+// take long.
 type madeSymbols struct {
 	mu   sync.Mutex
 	list []KernelSymbol // by start, not overlapping
 }
 
-// add adds a symbol in the place of those that it overlaps, or marks those that
-// are removed.
+// add adds a symbol and replaces all symbols that it overlaps, or, if k is removed, marks them as removed.
 func (m *madeSymbols) add(k KernelSymbol) {
 	if k.Size == 0 || k.end() < k.Start {
 		return

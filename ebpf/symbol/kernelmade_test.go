@@ -23,7 +23,7 @@ func TestKernelSymbolsMadeLater(t *testing.T) {
 	check(at+0x80, "0xffffffffc0800080")
 	made("bpf_prog_1", at, 0x40, true)
 	check(at, "bpf_prog_1")
-	made("bpf_prog_3", at+0x10, 0x60, false) // in the place of both
+	made("bpf_prog_3", at+0x10, 0x60, false) // replaces both
 	check(at+0x7f, "0xffffffffc080007f")
 	check(at+0x6f, "bpf_prog_3")
 	check(at, "0xffffffffc0800000")

@@ -5,14 +5,14 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// labels says how far functions without a size reach, which assembly leaves. The next symbol does not say that: the
-// functions in between may have lost theirs, by strip, by the linker, or by the assembler.
+// labels finds the end of functions without a size, as in assembly. The next symbol is not the end: functions in
+// between may have lost their symbols, by strip, by the linker, or by the assembler.
 type labels struct {
-	starts *starts       // of the object; nil: it has no call frame information
-	object *elffile.File // whose code it is
+	starts *starts       // of the object; nil if it has no call frame information
+	object *elffile.File // the file with the code
 }
 
-// shortLabel is how far a function without a size reaches in code of a machine that is not known.
+// shortLabel is the assumed length of a function without a size in code of an unknown machine.
 const shortLabel = 32
 
 // reaches implements labelReach.
@@ -28,6 +28,6 @@ func (l labels) reaches(label, at, limit uint64) bool {
 	if !ok {
 		end = min(limit, label+shortLabel)
 	}
-	// What the code leads to, such as by a jump to another function, may have call frame information.
+	// The target of the code's last jump, for example another function, may have call frame information.
 	return at < end && !l.starts.between(label, at)
 }

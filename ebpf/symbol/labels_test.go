@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// assembled is assembly as people write it. END closes a function: with SIZED it gives the function a type and a size,
-// else nothing. fast_copy, looped, forward, stops and rare are global; what lies behind each of them is not, and has no
-// call frame information.
+// assembled is assembly in a typical style. END closes a function: with SIZED it gives the function a type and a size,
+// otherwise it is empty. fast_copy, looped, forward, stops and rare are global. The function after each of the five is
+// not global, and has no call frame information.
 const assembled = `
 #ifdef SIZED
 #define END(name) .type name,@function; .size name,.-name
@@ -98,7 +98,7 @@ END(rare)
 	.section .note.GNU-stack,"",@progbits
 `
 
-// compiled calls what is assembled and has functions of its own, one of which is split.
+// compiled calls the functions of assembled and has its own functions; one is split.
 const compiled = `
 #include <stdlib.h>
 extern unsigned long fast_copy(unsigned long, unsigned long), looped(unsigned long), forward(unsigned long);
@@ -119,14 +119,14 @@ int main(int argc, char **argv) {
 	for (;;) hidden_service(argc);
 }`
 
-// TestLabelsEndWithTheirFunctions: in a program whose local symbols are gone, each address has the name that a build of
-// the same code with all symbols and sizes gives it, or none. The assembler's global functions are named as a whole.
+// TestLabelsEndWithTheirFunctions: in a program without local symbols, each address has either its name from a build of
+// the same code with all symbols and sizes, or no name. The assembler's global functions are named completely.
 func TestLabelsEndWithTheirFunctions(t *testing.T) {
 	first, last, dynamic := []string{"s.o", "c.o"}, []string{"c.o", "s.o"}, []string{"-rdynamic"}
 	for _, c := range []struct {
 		name    string
 		flags   []string
-		objects []string // in the order of linking; s.o is what is assembled
+		objects []string // in the order of linking; s.o is made from assembled
 		link    []string
 	}{
 		{"with frames", []string{"-O2"}, last, dynamic},
@@ -160,7 +160,7 @@ func TestLabelsEndWithTheirFunctions(t *testing.T) {
 		}
 		for _, flag := range []string{"-x", "-s"} {
 			if flag == "-s" && slices.Contains(c.link, "-static") {
-				continue // it has no symbol left
+				continue // it has no symbol
 			}
 			programs["strip "+flag] = filepath.Join(dir, "stripped"+flag)
 			run(t, "", "strip", flag, "-o", programs["strip "+flag], whole)

@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// load opens an object and its separate debug file and prepares what names its
-// code, or says where its functions begin. The names are nil if nothing does.
+// load opens an object and its separate debug file and prepares the sources of its names, or of the starts of its
+// functions. The names are nil if there is no source.
 func load(o *Object, finder *debugFinder) (*names, Status) {
 	file, err := open(o)
 	if err != nil {
@@ -49,12 +49,11 @@ func open(o *Object) (*elffile.File, error) {
 	return o.Open()
 }
 
-// debugInfo is the section of DWARF that names functions.
+// debugInfo is the DWARF section with the names of functions.
 const debugInfo = ".debug_info"
 
-// sources returns what names the code of files, the most telling first. It adds
-// to status how many symbols there are and what went wrong. reach says where
-// functions of unknown size end.
+// sources returns the sources of names for files, the most detailed first. It adds the number of symbols and the errors
+// to status. reach finds the end of functions of unknown size.
 func sources(files *files, reach labelReach, status *Status) []source {
 	var all []source
 	failed := func(err error) { status.Err = errors.Join(status.Err, err) }
@@ -64,7 +63,7 @@ func sources(files *files, reach labelReach, status *Status) []source {
 	if program != nil {
 		all = append(all, program)
 		status.Symbols += program.len()
-		// Go's table is whole: other symbols are those of C that was linked in.
+		// Go's table is complete: all other symbols are of linked C code.
 		return append(all, &lazy{make: func() source { return lateSymbols(files.object, reach) }})
 	}
 	full := files.object
@@ -76,7 +75,7 @@ func sources(files *files, reach labelReach, status *Status) []source {
 	if len(symbols) > 0 {
 		all = append(all, symbols)
 		status.Symbols += symbols.count()
-		// What is exported stands in .symtab too, unless somebody removed it there.
+		// Exported symbols are also in .symtab, unless they were removed there.
 		all = append(all, &lazy{make: func() source { return exported(files.object, reach) }})
 		return append(all, &lazy{make: func() source { return stubsOf(files.object, all) }})
 	}
@@ -103,8 +102,8 @@ func sources(files *files, reach labelReach, status *Status) []source {
 	return all
 }
 
-// stubsOf returns what names the stubs of a file, nil if there are none. Errors
-// mean that they have no names, as in files without sections.
+// stubsOf returns the source of the names of a file's stubs, or nil if there are none. On errors stubs have no names,
+// as in files without sections.
 func stubsOf(file *elffile.File, sources []source) source {
 	named, _ := stubs(file, func(at uint64) []Frame {
 		for _, s := range sources {
@@ -117,8 +116,7 @@ func stubsOf(file *elffile.File, sources []source) source {
 	return named
 }
 
-// lateSymbols returns the symbols of a file whose functions are known by other
-// means, nil if there are none.
+// lateSymbols returns the symbols of a file whose functions are named by a different source, or nil if there are none.
 func lateSymbols(file *elffile.File, reach labelReach) source {
 	if symbols, _ := readSymbols(file, elf.SHT_SYMTAB, reach); len(symbols) > 0 {
 		return symbols
@@ -126,7 +124,7 @@ func lateSymbols(file *elffile.File, reach labelReach) source {
 	return exported(file, reach)
 }
 
-// exported returns the symbols that a file exports, nil if there are none.
+// exported returns the symbols that a file exports, or nil if there are none.
 func exported(file *elffile.File, reach labelReach) source {
 	if symbols, _ := readSymbols(file, elf.SHT_DYNSYM, reach); len(symbols) > 0 {
 		return symbols

@@ -13,12 +13,12 @@ import (
 
 // Limits on MiniDebugInfo. Fedora's largest has some megabytes.
 const (
-	MaxMiniDebug     = 16 << 20        // bytes in the file
+	MaxMiniDebug     = 16 << 20        // compressed bytes in the file
 	MaxMiniDebugSize = 32 << 20        // decompressed
-	MaxMiniDebugTime = 5 * time.Second // of decompressing
+	MaxMiniDebugTime = 5 * time.Second // to decompress
 )
 
-// held are symbols of an image that is in memory.
+// held are symbols of an image in memory.
 type held struct {
 	symbolTables
 	image int // bytes

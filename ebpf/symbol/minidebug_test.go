@@ -19,8 +19,8 @@ func pack(t testing.TB, data []byte, args ...string) []byte {
 	return []byte(run(t, string(data), "xz", append([]string{"-c"}, args...)...))
 }
 
-// withMiniDebug returns a stripped program with what packed holds as its
-// .gnu_debugdata, and the address of inner, a local function.
+// withMiniDebug returns a stripped program with the result of packed as its .gnu_debugdata, and the address of inner, a
+// local function.
 func withMiniDebug(t *testing.T, packed func(debug []byte) []byte) (path string, inner uint64) {
 	t.Helper()
 	path = compile(t, "a.c", strings.Replace(chain, ".globl label", "", 1), "-O1", "-rdynamic")
@@ -57,7 +57,7 @@ func nmDynamic(t testing.TB, path, name string) uint64 {
 	return 0
 }
 
-// What cannot be read costs neither memory nor the exported names, and is told.
+// Unreadable data takes no memory, is reported, and leaves the exported names.
 func TestBrokenMiniDebugInfo(t *testing.T) {
 	for name, packed := range map[string]func([]byte) []byte{
 		"bomb":      func([]byte) []byte { return pack(t, make([]byte, 100<<20), "-1") },
@@ -114,7 +114,7 @@ func TestUnxz(t *testing.T) {
 
 func soon() time.Time { return time.Now().Add(time.Minute) }
 
-// Each of many blocks may ask for a dictionary of its own, which takes time to make.
+// Each of many blocks may require its own dictionary, which takes time to allocate.
 func TestUnxzTime(t *testing.T) {
 	packed := pack(t, []byte("headwater"), "--block-size=1")
 	if _, err := unxz(packed, 1<<20, time.Now().Add(-time.Second)); !errors.Is(err, errXZTime) {
@@ -133,7 +133,7 @@ func FuzzUnxz(f *testing.F) {
 	})
 }
 
-// The stubs of a real program have the names that objdump shows.
+// The stubs of a real program have the same names as in objdump.
 func TestStubs(t *testing.T) {
 	path, err := filepath.EvalSymlinks("/bin/ls")
 	if err != nil {
@@ -155,7 +155,7 @@ func TestStubs(t *testing.T) {
 	if named < 50 {
 		t.Errorf("objdump shows %d stubs", named)
 	}
-	// In libc they lead to functions that choose one for this processor.
+	// In libc they lead to functions that choose an implementation for this processor.
 	path = library(t, "libc.so.6")
 	o = object(t, 2, path)
 	resolved := 0

@@ -12,17 +12,15 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// A debug file that was missing is looked for again after firstLook, then after
-// twice as long each time, up to lastLook.
+// A missing debug file is searched again after firstLook, then after twice the interval each time, up to lastLook.
 const (
 	firstLook = 5 * time.Second
 	lastLook  = 5 * time.Minute
 )
 
-// Refresh looks again for debug files that were missing, so that one put in place
-// while we run is used from then on, for addresses named before as well; and lets
-// files be read again that were not when file descriptors or memory ran out. It is
-// cheap and may be called often.
+// Refresh searches for missing debug files again. A debug file that was added at run time is used from then on, also
+// for addresses named before. Refresh also allows another read of files that failed because file descriptors or memory
+// ran out. It is cheap and may be called often.
 func (s *Symbolizer) Refresh() { s.refresh(time.Now()) }
 
 func (s *Symbolizer) refresh(now time.Time) {
@@ -52,7 +50,7 @@ func (s *Symbolizer) refresh(now time.Time) {
 	}
 }
 
-// SetFetcher sets who brings debug files from elsewhere, nil for nobody.
+// SetFetcher sets the Fetcher of debug files; nil for none.
 func (s *Symbolizer) SetFetcher(f Fetcher) {
 	s.finder.mu.Lock()
 	defer s.finder.mu.Unlock()
@@ -65,11 +63,9 @@ func (s *Symbolizer) forgetNames(e *tableEntry) {
 	}
 }
 
-// Explain returns a sentence that says why functions of an object have no names,
-// or no lines where debug info should have them, and what to install on this host
-// or in the object's root to get them; "" if all is well or nothing was asked for. The first call for an object may
-// read
-// the package manager's lists.
+// Explain returns the reason why functions of an object have no names, or no lines although there is debug info, and
+// the package to install on this host or in the object's root, as one sentence. It returns "" if all is well or no
+// address of the object was named. The first call for an object may read the package manager's lists.
 func (s *Symbolizer) Explain(o *Object) string {
 	status, ok := s.Status(o)
 	if !ok {
@@ -88,8 +84,7 @@ func (s *Symbolizer) Explain(o *Object) string {
 	return status.explain(dir, pkg)
 }
 
-// sameOnHost reports whether an object that was seen below another root, which may
-// be gone with its process, is this host's file of that path.
+// sameOnHost reports whether an object from another root, whose process may be gone, is this host's file of that path.
 func sameOnHost(w *wanted) bool {
 	if w.root == "" || w.buildID == "" {
 		return false
@@ -102,7 +97,7 @@ func sameOnHost(w *wanted) bool {
 	return file.BuildID() == w.buildID
 }
 
-// packages remembers which package has the debug file of which file.
+// packages remembers the packages with the debug files of programs.
 type packages struct {
 	mu    sync.Mutex
 	known map[string]string // by root and path
@@ -110,12 +105,12 @@ type packages struct {
 
 // Limits of a search through dpkg's lists.
 const (
-	maxPackages  = 1 << 16  // files remembered
+	maxPackages  = 1 << 16  // remembered files
 	maxListBytes = 64 << 20 // bytes read
 )
 
-// debugPackage returns the Debian package of debug symbols for a file, such as
-// "fio-dbgsym", or "" where dpkg does not know the file.
+// debugPackage returns the Debian package with the debug symbols of a file, such as "fio-dbgsym", or "" if dpkg does
+// not know the file.
 func (p *packages) debugPackage(root, file string) string {
 	key := root + "\x00" + file
 	p.mu.Lock()
@@ -140,8 +135,8 @@ func (p *packages) debugPackage(root, file string) string {
 	return pkg
 }
 
-// dpkgOwner returns the package that has a file in its list, "" if none has.
-// Lists may name it by its path before /bin, /lib and /sbin were moved to /usr.
+// dpkgOwner returns the package that lists a file, or "" if there is none. Lists may have the file's path from before
+// /bin, /lib and /sbin were moved to /usr.
 func dpkgOwner(root, dir, file string) string {
 	if !path.IsAbs(file) {
 		return ""
@@ -179,7 +174,7 @@ func dpkgOwner(root, dir, file string) string {
 	return ""
 }
 
-// readList reads a list of a package manager, which is as long as its folder says.
+// readList reads a list of a package manager. size is its size in the directory.
 func readList(root, name string, size int64) ([]byte, error) {
 	f, err := procfs.Open(root, name)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestDebugFilePutInPlaceLater(t *testing.T) {
 	}
 }
 
-// The time between looks grows, and does not grow for ever.
+// The interval between searches grows up to a limit.
 func TestLooksAreFewer(t *testing.T) {
 	program := separate(t, "-Wl,--build-id=sha1")
 	o, s := object(t, 1, program.path), New(Options{DebugDirs: []string{t.TempDir()}})
@@ -53,7 +53,7 @@ func TestLooksAreFewer(t *testing.T) {
 	}
 }
 
-// fetcher is a Fetcher that a test fills.
+// fetcher is a Fetcher with files set by a test.
 type fetcher struct {
 	path  string
 	asked string
@@ -111,7 +111,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// The root of a process that has ended is gone; the file is known by its build ID.
+// The root of an ended process is gone; the file is identified by its build ID.
 func TestExplainAfterTheEnd(t *testing.T) {
 	path := library(t, "liblzma.so.5")
 	if _, err := os.Stat("/var/lib/dpkg/info"); err != nil {
@@ -125,7 +125,7 @@ func TestExplainAfterTheEnd(t *testing.T) {
 	}
 }
 
-// dpkg itself says who owns the shell.
+// dpkg itself reports the owner of the shell.
 func TestDpkgOwner(t *testing.T) {
 	const info = "/var/lib/dpkg/info"
 	if _, err := os.Stat(info); err != nil {

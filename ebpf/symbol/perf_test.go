@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// perfData is what perf record writes to a pipe, little endian (tools/perf/Documentation/perf.data-file-format.txt).
+// perfData is the output of perf record to a pipe, little endian (tools/perf/Documentation/perf.data-file-format.txt).
 type perfData struct{ bytes.Buffer }
 
 func (p *perfData) record(typ uint32, misc uint16, words ...any) {
@@ -36,7 +36,7 @@ const (
 	perfStep = 16                     // bytes from a sample to the next
 )
 
-// samplesOf makes a sample at every sixteenth byte of the code of a file, and returns how many.
+// samplesOf adds a sample at every sixteenth byte of the code of a file, and returns their number.
 func (p *perfData) samplesOf(t *testing.T, path string) (count int) {
 	t.Helper()
 	file, err := elf.Open(path)
@@ -64,9 +64,9 @@ func (p *perfData) samplesOf(t *testing.T, path string) (count int) {
 	return count
 }
 
-// TestNamesWhatPerfNames has perf name addresses all over the code of some files, as if they had been sampled: each one
-// that perf names must have a name here, too. perf stretches _init and _fini, which have no size, over what follows
-// their sections: the linkage table's first entry, for one.
+// TestNamesWhatPerfNames has perf name addresses in all code of some files, as if they had been sampled: each address
+// that perf names must also have a name here. perf extends _init and _fini, which have no size, over the data after
+// their sections, such as the first entry of the linkage table.
 func TestNamesWhatPerfNames(t *testing.T) {
 	need.Tools(t, "perf")
 	for _, name := range []string{"bin/perl", "lib/x86_64-linux-gnu/libc.so.6", "lib/x86_64-linux-gnu/libm.so.6"} {

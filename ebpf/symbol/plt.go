@@ -18,9 +18,8 @@ func (h heldNames) name(place uint32) (string, bool) {
 
 func (h heldNames) bytes() int { return len(h) }
 
-// stubs names the stubs of a file's procedure linkage table as objdump does,
-// "memcpy@plt"; nil if there are none. resolver names the functions that find
-// the others at run time.
+// stubs names the stubs of a file's procedure linkage table like objdump, "memcpy@plt"; it returns nil if there are
+// none. resolver names the functions that choose an implementation at run time; they name the stubs without a symbol.
 func stubs(file *elffile.File, resolver func(at uint64) []Frame) (source, error) {
 	all, err := file.Stubs()
 	if err != nil || len(all) == 0 {

@@ -10,41 +10,39 @@ import (
 
 // source names the code of one executable. One goroutine uses it at a time.
 type source interface {
-	// frames returns the functions at the ELF virtual address at, which is a
-	// CodeAddress: the innermost first, then those that it was inlined into. None
-	// if the source does not know the address.
+	// frames returns the functions at the ELF virtual address at, which is a CodeAddress: the innermost first, then the
+	// functions that it was inlined into. It returns none if the source does not know the address.
 	frames(at uint64) []Frame
-	// bytes returns the memory that the source holds now; use may make it grow.
+	// bytes returns the current memory of the source, which may grow with use.
 	bytes() int
 }
 
-// closer is a source that holds more than memory.
+// closer is a source with resources other than memory.
 type closer interface{ close() }
 
-// trimmer is a source that can do with less memory while nothing is asked of it.
+// trimmer is a source that can free memory while it is not used.
 type trimmer interface{ trim() }
 
-// prober is a source that may find out late that something is missing or damaged.
+// prober is a source that may find missing or damaged data late.
 type prober interface {
-	// problem returns the first thing that could not be read, nil if all is well.
+	// problem returns the first read error, or nil if all is well.
 	problem() error
 }
 
-// files are what the sources of one executable read. They stay open as long as
-// its names are in use.
+// files are the files that the sources of one executable read. They stay open as long as its names are in use.
 type files struct {
 	object    *elffile.File // the executable itself
 	debug     *elffile.File // its separate debug file, nil if there is none
 	debugPath string
-	looked    time.Time // when changed last looked
+	looked    time.Time // time of the last check by changed
 }
 
-// changeInterval is how long what was read of a file may be used before somebody
-// looks whether it was written to: a system call for each name costs more than the name.
+// changeInterval is the interval of checks for changes of a file: a system call for each name would cost more than the
+// name.
 const changeInterval = time.Second
 
-// changed reports whether somebody wrote to one of the files since it was opened.
-// What was read of it before would lead to wrong names.
+// changed reports whether one of the files was written to since it was opened. Data read before would lead to wrong
+// names.
 func (f *files) changed() bool {
 	now := time.Now()
 	if now.Sub(f.looked) < changeInterval {
@@ -67,26 +65,25 @@ func (f *files) close() {
 type names struct {
 	mu      sync.Mutex
 	files   files
-	sources []source // the first one that knows an address names it
-	starts  *starts  // of functions that none of them knows; nil: there is no call frame information
+	sources []source // the first source that knows an address names it
+	starts  *starts  // of functions that no source knows; nil if there is no call frame information
 
 	closed atomic.Bool
 }
 
-// usage says how the sources of an executable stand.
+// usage is the state of the sources of an executable.
 type usage struct {
-	bytes   int   // memory that they hold
-	problem error // the first thing that could not be read
+	bytes   int   // memory of the sources
+	problem error // the first read error
 }
 
-// answer is what an executable's names say of an address.
+// answer is the result of a search for an address.
 type answer struct {
-	frames []Frame // none: no source knows the address
-	start  uint64  // of the function there if there are no frames; the address itself if that is not known either
+	frames []Frame // empty if no source knows the address
+	start  uint64  // start of the function if there are no frames; the address itself if it is also unknown
 }
 
-// frames asks the sources in their order. ok is false if the names were closed
-// meanwhile.
+// frames searches the sources in order. ok is false if the names were closed before.
 func (n *names) frames(at uint64) (a answer, now usage, ok bool) {
 	n.mu.Lock()
 	defer n.unlock()
@@ -107,8 +104,7 @@ func (n *names) frames(at uint64) (a answer, now usage, ok bool) {
 	return a, usage{n.bytesLocked(), n.problemLocked()}, true
 }
 
-// trim gives back memory that the sources need only while they are read, unless somebody
-// reads them now.
+// trim frees memory that the sources need only while they are read, unless they are being read now.
 func (n *names) trim() {
 	if !n.mu.TryLock() {
 		return
@@ -138,8 +134,8 @@ func (n *names) bytesLocked() int {
 	return bytes
 }
 
-// close releases the files, or lets who uses the names do so: that may read a file
-// which takes long.
+// close releases the files. If the names are in use, which may include a slow read of a file, the user releases the
+// files at the end of the use.
 func (n *names) close() {
 	n.closed.Store(true)
 	n.release()
@@ -153,7 +149,7 @@ func (n *names) unlock() {
 	}
 }
 
-// release releases everything, unless somebody uses it.
+// release releases all resources, unless the names are in use.
 func (n *names) release() {
 	if !n.mu.TryLock() {
 		return // unlock releases it

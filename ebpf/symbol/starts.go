@@ -7,12 +7,12 @@ import (
 	"github.com/headwater/headwater/ebpf/unwindtable"
 )
 
-// starts finds where functions without a symbol begin: call frame information says that of stripped code, too.
-// One goroutine uses it at a time.
+// starts finds the start of functions without a symbol from call frame information, which stripped code also has. One
+// goroutine uses it at a time.
 type starts struct {
 	file   *elffile.File
 	opened bool
-	table  *unwindtable.Table // nil before it is opened, and if it cannot be
+	table  *unwindtable.Table // nil before it is opened, and if it cannot be opened
 }
 
 // newStarts returns nil if the file has no call frame information.
@@ -25,8 +25,8 @@ func newStarts(file *elffile.File) *starts {
 	return &starts{file: file}
 }
 
-// entry returns what call frame information says of the ELF virtual address at; ok is false if that is nothing, which
-// is so for a nil s, too.
+// entry returns the call frame information for the ELF virtual address at; ok is false if there is none, or if s is
+// nil.
 func (s *starts) entry(at uint64) (entry unwindtable.Entry, ok bool) {
 	if !s.open() {
 		return unwindtable.Entry{}, false
@@ -35,8 +35,8 @@ func (s *starts) entry(at uint64) (entry unwindtable.Entry, ok bool) {
 	return entry, ok && err == nil
 }
 
-// between reports whether a function with call frame information begins behind the first ELF virtual address, and not
-// behind the second one.
+// between reports whether a function with call frame information starts after ELF virtual address from, and at or
+// before to.
 func (s *starts) between(from, to uint64) bool {
 	if !s.open() {
 		return false
@@ -45,7 +45,7 @@ func (s *starts) between(from, to uint64) bool {
 	return err == nil && ok && start > from
 }
 
-// open reports whether there is a table.
+// open opens the table, and reports whether there is one.
 func (s *starts) open() bool {
 	if s == nil {
 		return false
@@ -57,8 +57,7 @@ func (s *starts) open() bool {
 	return s.table != nil
 }
 
-// of returns where the function at the ELF virtual address at begins; at itself if that is not known, which is so
-// for a nil s, too.
+// of returns the start of the function at the ELF virtual address at, or at itself if the start is unknown or s is nil.
 func (s *starts) of(at uint64) uint64 {
 	if entry, ok := s.entry(at); ok {
 		return entry.Start
@@ -66,7 +65,7 @@ func (s *starts) of(at uint64) uint64 {
 	return at
 }
 
-// startsBytes is about the memory of a table that is open: its windows on the sections.
+// startsBytes is the approximate memory of an open table: its windows on the sections.
 const startsBytes = 16 << 10
 
 func (s *starts) bytes() int {

@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// hidden is a program of which a stripped file names nothing but what it takes from libc.
+// hidden is a program without names in a stripped file, except its imports from libc.
 const hidden = `
 #include <stdio.h>
 static __attribute__((noinline)) int leaf(int n) { return n * 3 + getchar(); }
@@ -17,8 +17,8 @@ static __attribute__((noinline)) int inner(int n) { return leaf(n) + leaf(n + 1)
 __attribute__((noinline)) int outer(int n) { return inner(n) + 5; }
 int main(int argc, char **argv) { return outer(argc) - 2; }`
 
-// TestStartsMatchReadelf names every address of the text of files without symbols: it is where readelf says that the
-// address's FDE begins, and the address itself where there is none.
+// TestStartsMatchReadelf names every address of the text of files without symbols: the name is the start of the
+// address's FDE according to readelf, or the address itself if there is no FDE.
 func TestStartsMatchReadelf(t *testing.T) {
 	plain := []string{"-O1"}
 	debugOnly := []string{"-O1", "-g", "-fno-asynchronous-unwind-tables", "-fno-exceptions"}
@@ -65,7 +65,7 @@ func TestStartsMatchReadelf(t *testing.T) {
 	}
 }
 
-// TestStartsWithoutSymbols: a file that has nothing but call frame information is not named, and its table is small.
+// TestStartsWithoutSymbols: a file with only call frame information has no names, and its table is small.
 func TestStartsWithoutSymbols(t *testing.T) {
 	flags := []string{"-O1", "-nostdlib", "-static"}
 	const source = "__attribute__((noinline)) int f(int n) { return n + 1; } int _start(int n) { return f(n) * 2; }"
@@ -85,7 +85,7 @@ func TestStartsWithoutSymbols(t *testing.T) {
 	}
 }
 
-// TestStartsOfCopies: two objects of one source have names of their own paths.
+// TestStartsOfCopies: two objects of one source are named after their own paths.
 func TestStartsOfCopies(t *testing.T) {
 	whole := compile(t, "a.c", hidden, "-O1")
 	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")
@@ -102,8 +102,8 @@ func TestStartsOfCopies(t *testing.T) {
 	}
 }
 
-// TestStartsOfSystemFiles asks for the middle of every FDE of the system's libraries and programs: what is not named
-// begins where readelf says.
+// TestStartsOfSystemFiles names the middle of every FDE of the system's libraries and programs: unnamed code must have
+// the start that readelf shows.
 func TestStartsOfSystemFiles(t *testing.T) {
 	for _, path := range ehtest.Files(t) {
 		s, o, asked := New(Options{DebugDirs: []string{t.TempDir()}}), object(t, 1, path), 0

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reason says why addresses of an object may have no name.
+// Reason is why addresses of an object may have no name.
 type Reason uint8
 
 // The reasons, worst last.
@@ -15,7 +15,7 @@ const (
 	Named         Reason = iota // there is a full symbol table
 	DebugMissing                // only exported functions have names: no .symtab, and no separate debug file was found
 	NoSymbols                   // neither symbols nor a debug file
-	Unreadable                  // the file could not be opened or is no ELF image
+	Unreadable                  // the file could not be opened or is not an ELF image
 	KernelHidden                // kernel.kptr_restrict hides the kernel's addresses
 	reasonsNumber = iota
 )
@@ -29,23 +29,23 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason_%d", uint8(r))
 }
 
-// Status says how the symbols of an object, or of the kernel, were found.
+// Status is the result of reading the symbols of an object, or of the kernel.
 type Status struct {
 	Reason    Reason
 	DebugFile string // the separate debug file in use, "" if none
 	Symbols   int    // ranges of addresses with a name
 	Bytes     int    // memory of the table
-	Err       error  // what went wrong; a part of the symbols may be there still
-	// what is missing or damaged of the DWARF data, found when it was read: functions lack inlined callers or lines
+	Err       error  // the errors; some of the symbols may still be available
+	// the missing or damaged parts of the DWARF data, found on use: functions lack inlined callers or lines
 	DebugInfo error
-	Fetch     error // how asking the Fetcher for the debug file stands; nil if it was not asked
+	Fetch     error // result of asking the Fetcher for the debug file; nil if it was not asked
 
-	missing *wanted // the debug file to look for again
-	own     bool    // names are of a debug file that is for this object alone, see found
+	missing *wanted // the debug file to search again
+	own     bool    // the names come from a debug file that is only for this object, see found
 }
 
-// explain returns a sentence that says why functions have no names and what
-// would give them some; "" if all is well. dir is where debug files belong.
+// explain returns a sentence with the reason why functions have no names and the way to get them, or "" if all is well.
+// dir is the directory for debug files.
 func (s Status) explain(dir, pkg string) string {
 	var b strings.Builder
 	switch s.Reason {
@@ -83,5 +83,5 @@ func (s Status) explain(dir, pkg string) string {
 	return b.String()
 }
 
-// ErrKernelHidden says that the kernel shows its symbols without addresses.
+// ErrKernelHidden reports that the kernel shows its symbols without addresses.
 var ErrKernelHidden = errors.New("kernel addresses are hidden: CAP_SYSLOG is missing or kernel.kptr_restrict is 2")

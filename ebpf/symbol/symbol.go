@@ -1,8 +1,7 @@
-// Package symbol names addresses: those in executables and libraries by their
-// symbol tables and separate debug files, those in the kernel by kallsyms.
+// Package symbol names addresses: in executables and libraries by their symbol tables and separate debug files, in the
+// kernel by kallsyms.
 //
-// Return addresses point after the call, so "address minus one" has to happen
-// somewhere: it happens in CodeAddress and nowhere else.
+// Return addresses point after the call, so one must be subtracted from them; only CodeAddress does that.
 package symbol
 
 import (
@@ -17,25 +16,23 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// Object is an executable or library whose addresses are to be named. It must
-// not change while the Symbolizer knows it.
+// Object is an executable or library whose addresses are named. It must not change while the Symbolizer uses it.
 type Object struct {
 	ID      uint32 // the caller's number; its names are cached until Forget(ID)
-	Path    string // as the process sees it; "[vdso]" for the vdso
+	Path    string // as seen by the process; "[vdso]" for the vdso
 	BuildID string // lower-case hex, "" if unknown
 	Owner   uint32 // user ID of the process
-	Root    string // directory that is the process's root, such as /proc/PID/root; "" is this host's. May be gone
-	// Open opens the ELF image. It is called when an address of the object is
-	// named for the first time, and again if its table was dropped meanwhile.
-	// The Symbolizer closes what it returns.
+	Root    string // root directory of the process, such as /proc/PID/root; "" is this host's. May be gone
+	// Open opens the ELF image. It is called when an address of the object is named for the first time, and again if
+	// its table was dropped. The Symbolizer closes the result.
 	Open func() (*elffile.File, error)
-	// Source is the object whose symbols and debug file name this one's code too, for
-	// their code is equal; nil: its own. Objects of one source share a symbol table. A
-	// build ID is not enough for that: anybody can write one into a file.
+	// Source is the object whose symbols and debug file also name this object, because their code is equal; nil if the
+	// object is its own source. Objects of one source share a symbol table. An equal build ID is not enough, because
+	// anyone can write one into a file.
 	Source *Object
 }
 
-// source is the object whose file is read for o's names.
+// source returns the object whose file is read for o's names.
 func (o *Object) source() *Object {
 	if o.Source != nil {
 		return o.Source
@@ -43,12 +40,12 @@ func (o *Object) source() *Object {
 	return o
 }
 
-// Kind says how a Frame got its name.
+// Kind is how a Frame got its name.
 type Kind uint8
 
 // The kinds of frame.
 const (
-	Unknown Kind = iota // no name: Function is made from the file and the address
+	Unknown Kind = iota // no name: Function consists of the file and the address
 	Native              // a function of an executable or library
 	Kernel              // a function of the kernel or of one of its modules
 )
@@ -70,15 +67,15 @@ const (
 	DefaultKallsyms    = "/proc/kallsyms"
 )
 
-// Options configure a Symbolizer. The zero value is useful.
+// Options configure a Symbolizer. The zero value is ready to use.
 type Options struct {
-	// memory for symbol tables, the least recently used go first and the last one stays; 0: DefaultTableBytes
+	// memory for symbol tables; evicts the least recently used, and keeps the last one; 0: DefaultTableBytes
 	TableBytes  int
-	CacheFrames int            // addresses whose names are remembered; 0: DefaultCacheFrames
+	CacheFrames int            // number of addresses whose names are remembered; 0: DefaultCacheFrames
 	DebugDirs   []string       // directories of separate debug files; nil: DefaultDebugDir
 	Kallsyms    string         // file of kernel symbols; "": DefaultKallsyms
-	Fetcher     Fetcher        // brings debug files from elsewhere; nil: nobody does
-	Files       *filework.Pool // looks for debug files; nil: one of its own
+	Fetcher     Fetcher        // downloads debug files; nil if there is none
+	Files       *filework.Pool // searches for debug files; nil: a new pool
 }
 
 func (o *Options) setDefaults() {
@@ -110,11 +107,11 @@ type Symbolizer struct {
 	limits  *limit.Counter
 }
 
-// unpackRate is how many bytes a second of compressed debug info are decompressed in the
-// long run, which takes about a hundredth of a CPU.
+// unpackRate is the long-term rate in bytes per second at which compressed debug info is decompressed, which takes
+// about a hundredth of a CPU.
 const unpackRate = 2 << 20
 
-// New returns a Symbolizer. It reads nothing yet.
+// New returns a Symbolizer. It does not read files yet.
 func New(options Options) *Symbolizer {
 	options.setDefaults()
 	finder := &debugFinder{dirs: options.DebugDirs, work: options.Files, remote: options.Fetcher,
@@ -133,16 +130,15 @@ func New(options Options) *Symbolizer {
 	}
 }
 
-// Frames names the ELF virtual address vaddr of o: the innermost function first,
-// then those it was inlined into; always at least one. returnAddress says that
-// vaddr is where a call returns to, so that the call just before it is meant.
+// Frames names the ELF virtual address vaddr of o: the innermost function first, then the functions that it was inlined
+// into; it returns at least one frame. returnAddress reports whether vaddr is the return address of a call: then the
+// call is named.
 //
-// An address that no symbol covers gives one frame of kind Unknown whose function is the
-// file's name and where call frame information says that the function begins,
-// "libx.so+0x1230", so that all addresses of a function have one name; the CodeAddress
-// itself where nothing is said. It is never the function before it. The first call for an
-// object reads its symbols, which may take a second for the largest. The result is shared:
-// do not modify it.
+// An address without a symbol gets one frame of kind Unknown whose function is the file's name and the start of the
+// function according to call frame information, "libx.so+0x1230", so that all addresses of a function have one name.
+// Without call frame information it is the CodeAddress itself. The frame never has the name of the preceding function.
+// The first call for an object reads its symbols, which may take a second for the largest. The result is shared: do not
+// modify it.
 func (s *Symbolizer) Frames(o *Object, vaddr uint64, returnAddress bool) []Frame {
 	at := CodeAddress(vaddr, returnAddress)
 	if frames := s.frames.get(o.ID, at); frames != nil {
@@ -157,7 +153,7 @@ func (s *Symbolizer) Frames(o *Object, vaddr uint64, returnAddress bool) []Frame
 	return frames
 }
 
-// Unnamed is what Frames returns for an address that neither a symbol nor call frame information covers.
+// Unnamed returns the result of Frames for an address with neither a symbol nor call frame information.
 func Unnamed(o *Object, vaddr uint64, returnAddress bool) []Frame {
 	return unnamed(o, CodeAddress(vaddr, returnAddress))
 }
@@ -166,8 +162,8 @@ func unnamed(o *Object, at uint64) []Frame {
 	return []Frame{{Function: unknownName(o.Path, at), Kind: Unknown}}
 }
 
-// SetTableBytes changes Options.TableBytes, 0 for the default, and with it in proportion how many addresses' names are
-// remembered. What is beyond the limit goes.
+// SetTableBytes changes Options.TableBytes, 0 for the default, and the number of remembered addresses in proportion.
+// Data over the new limits is evicted.
 func (s *Symbolizer) SetTableBytes(bytes int) {
 	if bytes <= 0 {
 		bytes = s.options.TableBytes
@@ -176,12 +172,11 @@ func (s *Symbolizer) SetTableBytes(bytes int) {
 	s.frames.setSize(int(float64(s.options.CacheFrames) * min(1, float64(bytes)/float64(s.options.TableBytes))))
 }
 
-// Trim gives back memory that is only needed while names are asked for.
+// Trim frees memory that is only needed while addresses are named.
 func (s *Symbolizer) Trim() { s.tables.trim() }
 
-// CodeAddress returns the address of the code that a frame is in: addr itself
-// or, if a call returns to addr, the last byte of that call. The call may be the
-// last instruction of its function.
+// CodeAddress returns the address of the code that a frame executes: addr itself or, if addr is a return address, the
+// last byte of the call. The call may be the last instruction of its function.
 func CodeAddress(addr uint64, returnAddress bool) uint64 {
 	if returnAddress && addr > 0 {
 		return addr - 1
@@ -198,51 +193,49 @@ func unknownName(file string, vaddr uint64) string {
 	return validUTF8(path.Base(file)) + "+" + address
 }
 
-// Forget drops what is remembered of the object with that ID, so that the ID can
-// be used for another one: its frames, and its table, also where it is the source of others.
+// Forget drops the frames and the table of the object with an ID, so that the ID can be reused for a different object.
+// The table is dropped even if it is the source of other objects.
 func (s *Symbolizer) Forget(id uint32) {
 	s.tables.forget(id)
 	s.frames.forget(id)
 }
 
-// Forgotten returns the IDs of the objects whose names may be others since the last call: by Forget, or because a debug
-// file was found. It is for who keeps what Frames has returned.
+// Forgotten returns the IDs of the objects whose names may have changed since the last call: because of Forget, or
+// because a debug file was found. Callers that cache the result of Frames need it.
 func (s *Symbolizer) Forgotten() map[uint32]bool { return s.frames.takeForgotten() }
 
-// Status says how the symbols of an object were found; ok is false if no
-// address of it has been named yet, or if its table was dropped since.
+// Status returns how the symbols of an object were read; ok is false if none of its addresses has been named yet, or if
+// its table was dropped since.
 func (s *Symbolizer) Status(o *Object) (status Status, ok bool) { return s.tables.status(o) }
 
-// Problems returns by path which executables in use have debug info of which a part
-// is missing or cannot be read, such as a .dwo file or dwz's supplementary file.
+// Problems returns the executables in use, by path, whose debug info is partly missing or unreadable, such as a .dwo
+// file or dwz's supplementary file.
 func (s *Symbolizer) Problems() map[string]error { return s.tables.problems() }
 
-// LimitHits returns how often readers of foreign files stopped at a bound.
+// LimitHits returns how often readers of foreign files stopped at a limit.
 func (s *Symbolizer) LimitHits() map[limit.Reader]uint64 { return s.limits.Hits() }
 
-// Close ends what takes long, such as reading debug files. Names that are asked for
-// afterwards may be missing.
+// Close stops slow work, such as reading debug files. Names requested after Close may be missing.
 func (s *Symbolizer) Close() {
 	s.finder.sums.ended.Store(true)
 	s.finder.spill.End()
 }
 
-// Stats are sizes of what a Symbolizer holds.
+// Stats are the sizes of a Symbolizer's caches.
 type Stats struct {
 	Tables     int // symbol tables of objects
-	TableBytes int // their memory
+	TableBytes int // memory of the tables
 	Frames     int // addresses in the cache
 }
 
-// Stats returns the present sizes.
+// Stats returns the current sizes.
 func (s *Symbolizer) Stats() Stats {
 	tables, bytes := s.tables.size()
 	return Stats{Tables: tables, TableBytes: bytes, Frames: s.frames.size()}
 }
 
-// Kernel names an address in the kernel. File is "[kernel]", or the module's
-// name in brackets. An unknown address gives kind Unknown and the CodeAddress
-// in hex; KernelStatus says why.
+// Kernel names an address in the kernel. File is "[kernel]", or the module's name in brackets. An unknown address gets
+// kind Unknown and the CodeAddress in hex; KernelStatus has the reason.
 func (s *Symbolizer) Kernel(addr uint64, returnAddress bool) Frame {
 	at := CodeAddress(addr, returnAddress)
 	if f, ok := s.kernel.made.frame(at); ok {
@@ -251,19 +244,18 @@ func (s *Symbolizer) Kernel(addr uint64, returnAddress bool) Frame {
 	return s.kernel.table().frame(at)
 }
 
-// KernelSymbol reports code that the kernel made while it runs, or dropped. What
-// was dropped keeps its name until other code is in its place, for samples that
-// are not named yet.
+// KernelSymbol adds code that the kernel made at run time, or marks it as removed. Removed code keeps its name until
+// other code takes its place, for samples that are not named yet.
 func (s *Symbolizer) KernelSymbol(k KernelSymbol) { s.kernel.made.add(k) }
 
-// KernelStatus says how the kernel's symbols were read.
+// KernelStatus returns how the kernel's symbols were read.
 func (s *Symbolizer) KernelStatus() Status { return s.kernel.table().status }
 
-// RefreshKernel reads the kernel's symbols again, for modules and BPF programs
-// that came or went. If that fails the old ones stay.
+// RefreshKernel reads the kernel's symbols again, for modules and BPF programs that were added or removed. If it fails,
+// the old symbols stay.
 func (s *Symbolizer) RefreshKernel() error { return s.kernel.refresh() }
 
-// kernel holds the kernel's symbols, read when first asked for.
+// kernel holds the kernel's symbols, which are read on first use.
 type kernel struct {
 	path string
 	made madeSymbols

@@ -50,8 +50,8 @@ func parseHex(t testing.TB, s string) uint64 {
 	return v
 }
 
-// Each function of a real library must be named at its first and last byte, by
-// one of the names that nm knows for that very range.
+// Each function of a real library must have, at its first and last byte, one of the names that nm shows for the same
+// range.
 func TestFramesMatchNm(t *testing.T) {
 	for _, name := range []string{"libc.so.6", "libstdc++.so.6", "libm.so.6"} {
 		path := library(t, name)
@@ -94,8 +94,8 @@ extern void label(void);
 __attribute__((section(".other"))) int elsewhere(void) { label(); return 0; }
 int main(int argc, char **argv) { return aliased(argc) + elsewhere(); }`
 
-// At every address of the program's text: the function that addr2line names, or
-// another name of it, or nothing where nm knows no function.
+// At every address of the program's text: the function that addr2line names, or an alias, or no name if nm has no
+// function there.
 func TestFramesMatchAddr2line(t *testing.T) {
 	path := compile(t, "a.c", chain, "-O1", "-fno-pie", "-no-pie")
 	functions := nmFunctions(t, path)
@@ -219,7 +219,7 @@ func TestStatusOfUnreadable(t *testing.T) {
 	if status, ok := s.Status(o); !ok || status.Reason != Unreadable || !errors.Is(status.Err, broken) {
 		t.Errorf("status %+v, %v", status, ok)
 	}
-	// The same file seen by another process can be opened.
+	// The same file can be opened through another process.
 	path := compile(t, "a.c", chain)
 	other := object(t, 4, path)
 	o.Source = other
@@ -231,7 +231,7 @@ func TestStatusOfUnreadable(t *testing.T) {
 	if got := s.Frames(o, main, false)[0]; got.Function != "main" {
 		t.Errorf("by its source: %+v", got)
 	}
-	// One that could not be opened when descriptors ran out can be opened later.
+	// An object that could not be opened for lack of descriptors can be opened later.
 	later := object(t, 6, path)
 	open := later.Open
 	later.Open = func() (*elffile.File, error) { return nil, fmt.Errorf("open %s: %w", path, unix.EMFILE) }
@@ -262,7 +262,7 @@ func nmAddress(t testing.TB, path, name string) uint64 {
 	return 0
 }
 
-// The vdso is an object like any other, read from memory.
+// The vdso is an object like any other, but read from memory.
 func TestVDSO(t *testing.T) {
 	mappings, err := procfs.Default.ExecMappings(uint32(os.Getpid()))
 	if err != nil {
@@ -393,8 +393,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestEqualBuildIDsShareNothing has two programs with one build ID: each has its own
-// names.
+// TestEqualBuildIDsShareNothing has two programs with one build ID: each has its own names.
 func TestEqualBuildIDsShareNothing(t *testing.T) {
 	s := New(Options{})
 	for i, name := range []string{"first", "second"} {

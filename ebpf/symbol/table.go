@@ -7,26 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// table maps addresses to names. It holds twelve bytes a range and no names:
-// those stay where they are. Its ranges are disjoint: what overlaps in the file
-// was decided when it was built, so that a lookup is one binary search.
+// table maps addresses to names. It takes twelve bytes a range and holds no names, which stay in the pool. Its ranges
+// are disjoint: overlaps in the file are resolved when the table is built, so that a lookup is one binary search.
 type table struct {
-	base   uint64      // what starts are counted from
+	base   uint64      // address that starts are relative to
 	ranges []addrRange // by start
 	pool   namePool
-	reach  labelReach // nil: labels reach as far as their ranges
+	reach  labelReach // if nil, labels reach to the end of their ranges
 }
 
-// labelReach says how far labels reach.
+// labelReach finds the end of labels.
 type labelReach interface {
-	// reaches reports whether the function whose label is at the first ELF virtual address has the second one, which is
-	// behind it; limit is where it ends at the latest.
+	// reaches reports whether the function with a label at ELF virtual address label includes the later address at.
+	// limit is an upper bound of the function's end.
 	reaches(label, at, limit uint64) bool
 }
 
 // namePool has the names of a table.
 type namePool interface {
-	// name returns the name at that place; ok is false if it cannot be had (any more).
+	// name returns the name at a place; ok is false if the name is not available (any longer).
 	name(place uint32) (name string, ok bool)
 	// bytes returns the memory of the pool.
 	bytes() int
@@ -34,12 +33,12 @@ type namePool interface {
 
 // addrRange is a range of addresses with one name.
 type addrRange struct {
-	start uint32 // from the table's base
-	size  uint32 // longer functions than 4 GiB do not exist
-	name  uint32 // place in the pool; with labelMark that of a label, which may end earlier
+	start uint32 // relative to the table's base
+	size  uint32 // functions are never longer than 4 GiB
+	name  uint32 // place in the pool; labelMark is set for a label, which may end earlier
 }
 
-// labelMark marks the name of a label. Places of names are below it.
+// labelMark marks the name of a label. Places of names are less than labelMark.
 const labelMark = 1 << 31
 
 // rangeBytes is the memory of an addrRange.
@@ -54,8 +53,7 @@ func (t *table) find(addr uint64) int {
 		return -1
 	}
 	at := uint32(addr - t.base)
-	// The first range that begins behind addr; written out since this is the
-	// inner loop of naming.
+	// Find the first range that starts after addr; written out because this is the inner loop of naming.
 	low, high := 0, len(t.ranges)
 	for low < high {
 		mid := int(uint(low+high) >> 1)
@@ -94,25 +92,23 @@ func (t *table) lookup(addr uint64) (name string, ok bool) {
 	return t.pool.name(r.name &^ labelMark)
 }
 
-// entry is a function as a table is built from it.
+// entry is a function from which a table is built.
 type entry struct {
-	start uint32 // from the table's base
-	size  uint32 // of a label, how far it reaches at most
+	start uint32 // relative to the table's base
+	size  uint32 // for a label, its maximum size
 	name  uint32 // place in the pool
-	rank  uint8  // among names of one range the lowest wins
+	rank  uint8  // among names of one range, the lowest rank wins
 	label bool   // its size is unknown
 }
 
 func (e *entry) end() uint64 { return uint64(e.start) + uint64(e.size) }
 
-// newTable builds a table of entries, whose order it changes and whose memory is
-// free afterwards.
+// newTable builds a table from entries. It reorders entries, whose memory is free for reuse afterwards.
 //
-// Where functions overlap, the one that begins last names the addresses it
-// covers, and among those that begin together the shortest, as BFD's addr2line
-// decides. Functions of unknown size, labels in assembly, count only where no
-// sized one does; they go on to the next symbol, but not past the end of their
-// section, nor past what the table's labelReach says.
+// Where functions overlap, an address gets the function with the last start and, among functions with the same start,
+// the shortest, as in BFD's addr2line. Functions of unknown size, which are labels in assembly, are only used where
+// there is no sized function; they extend to the next symbol, but not beyond the end of their section or the end that
+// the table's labelReach finds.
 func newTable(base uint64, entries []entry, pool namePool) *table {
 	slices.SortFunc(entries, compareEntries)
 	entries = bestNames(entries, pool)
@@ -127,8 +123,7 @@ func newTable(base uint64, entries []entry, pool namePool) *table {
 	return &table{base: base, ranges: b.ranges, pool: pool}
 }
 
-// compareEntries sorts by start, long before short and those of a size before
-// labels, then by rank.
+// compareEntries sorts by start, then long before short, sized entries before labels, and then by rank.
 func compareEntries(a, b entry) int {
 	switch {
 	case a.start != b.start:
@@ -146,14 +141,14 @@ func compareEntries(a, b entry) int {
 	return cmp.Compare(a.name, b.name)
 }
 
-// maxAliases bounds the names of one range that are compared: C++ constructors have 3, glibc's functions up to 6.
+// maxAliases bounds the compared names of one range: C++ constructors have 3, glibc's functions up to 6.
 const maxAliases = 64
 
-// bestNames leaves one of the entries that name the same range, in place.
+// bestNames keeps one of the entries that name the same range, in place.
 func bestNames(entries []entry, pool namePool) []entry {
 	out := entries[:0]
-	best, have := "", false // name of the last one in out, if it was needed yet
-	aliases := 0            // of the last one in out that were compared
+	best, have := "", false // name of the last entry in out, if it was read
+	aliases := 0            // number of compared aliases of the last entry in out
 	for _, e := range entries {
 		if n := len(out); n > 0 && sameRange(out[n-1], e) {
 			last := &out[n-1]
@@ -179,10 +174,9 @@ func sameRange(a, b entry) bool {
 	return a.start == b.start && a.label == b.label && (a.label || a.size == b.size)
 }
 
-// compareNames decides among aliases of one rank, names of one and the same
-// range: the one with fewer leading underscores, then the shorter one, then by
-// the alphabet so that the choice is always the same. A function comes before a
-// label, global before weak before local. perf decides alike but puts local before
+// compareNames orders aliases of one rank, which are names of the same range: fewer leading underscores first, then
+// shorter names, then alphabetically so that the choice is deterministic. Other rules apply before it: functions come
+// before labels, and global before weak before local. perf orders in the same way, except that it puts local before
 // weak and long before short names.
 func compareNames(a, b string) int {
 	return cmp.Or(
@@ -192,7 +186,7 @@ func compareNames(a, b string) int {
 	)
 }
 
-// underscores counts leading underscores, which C++ and Rust names have anyway.
+// underscores counts leading underscores. C++ and Rust names always have them, so they do not count.
 func underscores(name string) int {
 	if mangled(name) {
 		return 0
@@ -207,23 +201,22 @@ func (b *builder) sortRanges() {
 	slices.SortFunc(b.ranges, func(a, b addrRange) int { return cmp.Compare(a.start, b.start) })
 }
 
-// add adds [start, end) under the name at that place.
+// add adds [start, end) with the name at a place.
 func (b *builder) add(start, end uint64, name uint32) {
 	if end > start {
 		b.ranges = append(b.ranges, addrRange{start: uint32(start), size: uint32(min(end-start, 1<<32-1)), name: name})
 	}
 }
 
-// layOutSized cuts the sized functions into disjoint ranges. Functions are sorted
-// by start, long before short: a stack holds those that the current address is in,
-// the one that names it on top.
+// layOutSized cuts the sized functions into disjoint ranges. Functions are sorted by start, long before short: a stack
+// holds the functions that contain the current address, with the function that names it on top.
 func (b *builder) layOutSized(entries []entry) {
 	type open struct {
 		end  uint64
 		name uint32
 	}
 	var stack []open
-	var at uint64 // up to here everything is laid out
+	var at uint64 // all lower addresses are laid out
 	closeUntil := func(addr uint64) {
 		for len(stack) > 0 && at < addr {
 			top := stack[len(stack)-1]
@@ -247,7 +240,7 @@ func (b *builder) layOutSized(entries []entry) {
 		start := uint64(e.start)
 		closeUntil(start)
 		at = start
-		// A function that ends before this one will never be on top again.
+		// A function that ends before this one is never on top again.
 		for len(stack) > 0 && stack[len(stack)-1].end <= start {
 			stack = stack[:len(stack)-1]
 		}
@@ -256,11 +249,10 @@ func (b *builder) layOutSized(entries []entry) {
 	closeUntil(1<<64 - 1)
 }
 
-// fillGaps gives the labels among entries the addresses that the sorted ranges
-// leave free.
+// fillGaps gives the labels in entries the addresses that the sorted ranges leave free.
 func (b *builder) fillGaps(entries []entry) {
 	sized := b.ranges
-	next := 0 // the first range that begins behind the label
+	next := 0 // the first range that starts after the label
 	for i := range entries {
 		l := &entries[i]
 		if !l.label {
@@ -286,7 +278,7 @@ func (b *builder) fillGaps(entries []entry) {
 	}
 }
 
-// validUTF8 replaces what is not UTF-8.
+// validUTF8 replaces invalid UTF-8.
 func validUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// show returns what a table says of the addresses 0 to n-1, a word for each run.
+// show returns the names of the addresses 0 to n-1 in a table, a word for each run.
 func show(t *table, n uint64) string {
 	var words []string
 	last := ""
@@ -24,23 +24,23 @@ func show(t *table, n uint64) string {
 	return strings.Join(words, " ")
 }
 
-// function is what the tests build tables from.
+// function is the input for a table in tests.
 type function struct {
 	name  string
 	start uint64
 	end   uint64 // exclusive; equal to start if the size is unknown
-	limit uint64 // where a function of unknown size ends at the latest
+	limit uint64 // latest end of a function of unknown size
 	rank  uint8
 }
 
-// namesOf is a pool of functions' names by their number.
+// namesOf is a pool of functions' names by their index.
 type namesOf []function
 
 func (n namesOf) name(place uint32) (string, bool) { return n[place].name, true }
 
 func (n namesOf) bytes() int { return 0 }
 
-// tableOf builds a table that counts from base.
+// tableOf builds a table whose base is base.
 func tableOf(base uint64, functions []function) *table {
 	var entries []entry
 	for i, f := range functions {
@@ -107,9 +107,8 @@ func TestTableAtTheEndOfTheAddressSpace(t *testing.T) {
 	}
 }
 
-// Against the definition, by brute force: of the sized functions that cover an
-// address, the one that begins last and then the shortest; failing that, the
-// last label before it with no symbol in between.
+// Compare with the definition, by brute force: the sized function that covers the address, with the last start and then
+// the shortest; otherwise the last label before the address with no symbol in between.
 func TestTableMatchesDefinition(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for range 3000 {

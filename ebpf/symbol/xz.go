@@ -21,16 +21,15 @@ var (
 	errXZTime     = errors.New("xz data that takes too long to decompress")
 )
 
-// maxDictionary bounds the memory that decompressing takes besides the result;
-// xz -9 wants 64 MiB.
+// maxDictionary bounds the memory for decompression in addition to the result; xz -9 needs 64 MiB.
 const maxDictionary = 64 << 20
 
-// firstBuffer is what is allocated first for the result.
+// firstBuffer is the first allocation for the result.
 const firstBuffer = 64 << 10
 
-// unxz decompresses an .xz file with LZMA2 blocks (The .xz File Format, 1.2) to at
-// most most bytes, and not longer than until. It reads the containers itself, for the library would make
-// dictionaries of 4 GiB on the word of a header. Check sums are not verified.
+// unxz decompresses an .xz file with LZMA2 blocks (The .xz File Format, 1.2) to at most most bytes, until time until at
+// the latest. It reads the containers itself, because the library would allocate dictionaries of 4 GiB if a header asks
+// for them. Checksums are not verified.
 func unxz(data []byte, most int, until time.Time) ([]byte, error) {
 	const header = 12 // magic, flags, CRC
 	if len(data) < header || string(data[:6]) != "\xfd7zXZ\x00" {
@@ -67,7 +66,7 @@ func unxz(data []byte, most int, until time.Time) ([]byte, error) {
 	}
 }
 
-// unxzBlock appends a block to out and returns how many bytes it takes.
+// unxzBlock appends a block to out and returns the number of bytes that it takes in data.
 func unxzBlock(out, data []byte, dictionary, most int, until time.Time) (more []byte, used int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -100,8 +99,8 @@ func unxzBlock(out, data []byte, dictionary, most int, until time.Time) (more []
 	}
 }
 
-// blockDictionary returns the size of the dictionary that the header of a block
-// asks for: size, flags, sizes of the block if the flags say so, the filters.
+// blockDictionary returns the size of the dictionary in the header of a block: size, flags, sizes of the block if the
+// flags have them, the filters.
 func blockDictionary(b []byte) (int, error) {
 	const (
 		filters      = 0x03

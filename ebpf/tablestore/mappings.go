@@ -6,8 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Mappings is where the mappings of a process lie in table memory. The zero value is
-// that of a process without any.
+// Mappings is the location of a process's mappings in table memory. The zero value is a process without mappings.
 type Mappings struct{ run run }
 
 // Word returns the index of the first word.
@@ -32,15 +31,14 @@ func (s *Store) AddMappings(mappings []unwind.Mapping) (Mappings, error) {
 	return Mappings{r}, nil
 }
 
-// RemoveMappings frees mappings that no process has any more.
+// RemoveMappings frees mappings that no process uses.
 func (s *Store) RemoveMappings(m Mappings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slabs.release(m.run)
 }
 
-// directoryOf is how struct mapping in bpf/abi.h names a directory. It is 0 only for
-// one without pages.
+// directoryOf encodes a directory like struct mapping in bpf/abi.h. It is 0 only for a directory without pages.
 func directoryOf(d unwind.Directory) uint32 {
 	if d.Pages == 0 {
 		return 0
@@ -49,5 +47,5 @@ func directoryOf(d unwind.Directory) uint32 {
 	return zeroPage(d) | size<<WordBits
 }
 
-// zeroPage is the index that the entry of page 0 would have, of the bits of an index.
+// zeroPage returns the index that the entry of page 0 would have, in the bits of an index.
 func zeroPage(d unwind.Directory) uint32 { return (d.Word - d.First) & WordMask }

@@ -2,14 +2,14 @@ package tablestore
 
 import "time"
 
-// residentPages are the pages of rows in table memory, on the ring of a clock
-// that looks for those to evict: each gets a second chance.
+// residentPages is the set of resident pages of rows. They are on the ring of a clock algorithm, which gives each page
+// a second chance before eviction.
 type residentPages struct {
 	byEntry map[uint32]*residentPage
 	ring    []*residentPage
 	hand    int
-	rows    int // of all
-	words   int // that those take, with their wide rules
+	rows    int // of all pages
+	words   int // of all pages, with their wide rules
 }
 
 type residentPage struct {
@@ -17,7 +17,7 @@ type residentPage struct {
 	rows  int
 	entry uint32    // word of the directory entry
 	index int       // in ring
-	used  time.Time // when it was set, or was found to have been looked up
+	used  time.Time // when it was set, or last found accessed
 }
 
 func newResidentPages() residentPages { return residentPages{byEntry: map[uint32]*residentPage{}} }
@@ -26,7 +26,7 @@ func (p *residentPages) len() int { return len(p.ring) }
 
 func (p *residentPages) has(entry uint32) bool { return p.byEntry[entry] != nil }
 
-// set notes where the rows of a page are, and returns where they were.
+// set records the location of a page's rows, and returns the old location.
 func (p *residentPages) set(entry uint32, r run, rows int) (old run) {
 	p.rows, p.words = p.rows+rows, p.words+int(r.words)
 	if page := p.byEntry[entry]; page != nil {
@@ -40,7 +40,7 @@ func (p *residentPages) set(entry uint32, r run, rows int) (old run) {
 	return run{}
 }
 
-// remove forgets a page, and returns where its rows are.
+// remove forgets a page, and returns the location of its rows.
 func (p *residentPages) remove(entry uint32) run {
 	page := p.byEntry[entry]
 	p.rows, p.words = p.rows-page.rows, p.words-int(page.words)
@@ -53,8 +53,8 @@ func (p *residentPages) remove(entry uint32) run {
 	return page.run
 }
 
-// victim returns a page with rows that was not accessed since the hand last came
-// by. accessed reports, and forgets, whether a page was.
+// victim returns a page with rows that was not accessed since the hand last passed it. accessed returns and clears the
+// accessed mark of a page.
 func (p *residentPages) victim(accessed func(entry uint32) bool) (entry uint32, ok bool) {
 	for range 2 * len(p.ring) {
 		if p.hand >= len(p.ring) {

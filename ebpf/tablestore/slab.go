@@ -9,26 +9,24 @@ import (
 )
 
 const (
-	// chunkBytes is the unit in which slabs are mapped. The kernel maps all of it at
-	// once, so all of it counts as memory of this process, a second time.
+	// chunkBytes is the unit in which slabs are mapped. The kernel maps a whole chunk at once, so the whole chunk
+	// counts as memory of this process, in addition to the slab itself.
 	chunkBytes = 32 << 10
 	chunkWords = chunkBytes / 8
-	// maxChunks is how many are mapped at a time: 4 MB. To map another one in place of an old one takes
-	// microseconds, and in some virtual machines, where other CPUs are asked to forget the old one, a hundred.
+	// maxChunks is the maximum number of mapped chunks: 4 MB. To replace a mapped chunk takes microseconds, and a
+	// hundred in some virtual machines, where other CPUs must flush the old mapping.
 	maxChunks = 128
 )
 
-// slab is one Slab, with a place in this process's addresses where chunks of it are
-// mapped when they are needed.
+// slab is one Slab, with a reserved address range of this process in which chunks of it are mapped on demand.
 type slab struct {
 	words []uint64
-	m     Slab // nil in tests: words are memory as any other
+	m     Slab // nil in tests: words is ordinary memory
 
-	mapped, used uint64 // a bit for each chunk; used: since the clock's hand last came by
+	mapped, used uint64 // a bit for each chunk; used: since the clock's hand last passed it
 }
 
-// Slab is SlabWords words of memory that BPF programs read, a BPF array map of one
-// value. It can be mapped.
+// Slab is SlabWords words of memory that BPF programs read: a BPF array map with one value, which can be mapped.
 type Slab interface {
 	FD() int
 	Close() error
@@ -56,7 +54,7 @@ func (s *slab) mapChunk(chunk int) error {
 	return nil
 }
 
-// unmapChunk leaves the addresses reserved.
+// unmapChunk unmaps a chunk; its addresses stay reserved.
 func (s *slab) unmapChunk(chunk int) error {
 	_, err := unix.MmapPtr(-1, 0, s.address(chunk), chunkBytes, unix.PROT_NONE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
@@ -67,7 +65,7 @@ func (s *slab) unmapChunk(chunk int) error {
 	return nil
 }
 
-// free gives the addresses back.
+// free releases the reserved addresses.
 func (s *slab) free() error { return unix.MunmapPtr(unsafe.Pointer(&s.words[0]), uintptr(slabBytes)) }
 
 func (s *slab) close() error {
@@ -77,8 +75,7 @@ func (s *slab) close() error {
 	return errors.Join(s.free(), s.m.Close())
 }
 
-// mappedChunks are the chunks that are mapped, on the ring of a clock that looks
-// for those to unmap.
+// mappedChunks is the set of mapped chunks, on the ring of a clock that selects chunks to unmap.
 type mappedChunks struct {
 	ring []slabChunk
 	hand int
@@ -89,7 +86,7 @@ type slabChunk struct {
 	chunk int
 }
 
-// hold maps n words of a slab.
+// hold maps n words of a slab, starting at word at.
 func (c *mappedChunks) hold(s *slab, at, n int) error {
 	if n == 0 || s.m == nil {
 		return nil
@@ -108,8 +105,8 @@ func (c *mappedChunks) hold(s *slab, at, n int) error {
 	return nil
 }
 
-// add maps a chunk, in place of another one when there are many. The chunks keep of
-// its slab stay.
+// add maps a chunk, and replaces another chunk if maxChunks are mapped. It does not replace the chunks in keep of the
+// same slab.
 func (c *mappedChunks) add(one slabChunk, keep uint64) error {
 	if len(c.ring) < maxChunks {
 		if err := one.slab.mapChunk(one.chunk); err != nil {
@@ -130,7 +127,7 @@ func (c *mappedChunks) add(one slabChunk, keep uint64) error {
 		}
 		old.slab.used &^= bit
 	}
-	// The ring has no hole when mapping fails: the old one goes last.
+	// Unmap the old chunk last, so that the ring has no hole if mapping fails.
 	if err := one.slab.mapChunk(one.chunk); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memFile is memory that can be mapped as a slab is.
+// memFile is memory that can be mapped like a slab.
 type memFile int
 
 func (f memFile) FD() int      { return int(f) }
@@ -25,9 +25,8 @@ func newMemFile(t *testing.T) memFile {
 	return memFile(fd)
 }
 
-// TestChunks writes and reads ranges of several slabs at random: what was written
-// is there however often it was unmapped meanwhile, in the file as in memory, and
-// no more is mapped than may be.
+// TestChunks writes and reads ranges of several slabs at random: written words persist in the file and in memory across
+// unmapping, and the number of mapped chunks is within its limit.
 func TestChunks(t *testing.T) {
 	const slabsThere, rounds = 5, 4000
 	s := &slabs{}

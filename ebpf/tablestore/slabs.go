@@ -12,30 +12,29 @@ const (
 
 	// runAlign is the granule of allocations, in words: one cache line.
 	runAlign = 8
-	// quarantine is how long freed words stay untouched. A sample that is being
-	// taken reads them for microseconds at most.
+	// quarantine is how long freed words stay untouched. A sample in progress may read them for microseconds at most.
 	quarantine = 500 * time.Millisecond
 )
 
-// ErrFull says that table memory has no run of the wanted length.
+// ErrFull reports that table memory has no run of the requested length.
 var ErrFull = errors.New("unwind table memory is exhausted")
 
-// ErrClosed says that the store has been closed.
+// ErrClosed reports that the store has been closed.
 var ErrClosed = errors.New("the store of unwind tables is closed")
 
-// run is a range of words of table memory. It lies in one slab.
+// run is a range of words of table memory, all in one slab.
 type run struct{ start, words uint32 }
 
-// slabs is table memory: a growing number of slabs, parts of which are mapped into
-// this process, see bpf/abi.h. Not safe for concurrent use.
+// slabs is table memory: a growing number of slabs. Only parts of the slabs are mapped into this process at a time, see
+// bpf/abi.h. Not safe for concurrent use.
 type slabs struct {
 	create func(number int) (Slab, error)
-	limit  int // slabs
+	limit  int // maximum number of slabs
 	data   []*slab
 	mapped mappedChunks
 	free   [][]run // by slab, sorted by start, none adjacent
 	dead   []deadRun
-	used   int // words handed out
+	used   int // words in allocated runs
 	closed bool
 }
 
@@ -44,24 +43,22 @@ type deadRun struct {
 	since time.Time
 }
 
-// newSlabs returns table memory of at most the given number of bytes, and at
-// least one slab.
+// newSlabs returns table memory of at most the given number of bytes, but at least one slab.
 func newSlabs(create func(number int) (Slab, error), bytes int) (*slabs, error) {
 	s := &slabs{create: create}
 	s.setLimit(bytes)
 	if err := s.grow(); err != nil {
 		return nil, err
 	}
-	// Word 0 means "none", so the first granule is never handed out.
+	// Word 0 means "none", so the first granule is never allocated.
 	s.free[0] = []run{{start: runAlign, words: uint32(SlabWords - runAlign)}}
 	return s, nil
 }
 
-// setLimit changes how much memory there may be. Slabs that are there stay.
+// setLimit changes the limit of memory. Existing slabs stay.
 func (s *slabs) setLimit(bytes int) { s.limit = min(max(bytes/slabBytes, 1), MaxSlabs) }
 
-// grow adds a slab. Slabs are never replaced or removed: old kernels do not take
-// that well while programs run.
+// grow adds a slab. Slabs are never replaced or removed: old kernels do not handle that well while programs run.
 func (s *slabs) grow() error {
 	n := len(s.data)
 	if n >= s.limit {
@@ -101,7 +98,7 @@ func (s *slabs) alloc(words int) (run, error) {
 	return run{}, ErrFull
 }
 
-// take carves a run from the first free one that is long enough.
+// take allocates a run from the first free run that is long enough.
 func (s *slabs) take(words uint32) (run, bool) {
 	for n, free := range s.free {
 		for i := range free {
@@ -121,7 +118,7 @@ func (s *slabs) take(words uint32) (run, bool) {
 	return run{}, false
 }
 
-// release gives a run back. BPF may still be reading it, so it is quarantined first.
+// release frees a run after a quarantine, because BPF programs may still be reading it.
 func (s *slabs) release(r run) {
 	if r.words == 0 {
 		return
@@ -140,7 +137,7 @@ func (s *slabs) reclaim(now time.Time) {
 	s.dead = slices.Delete(s.dead, 0, n)
 }
 
-// insert adds r to the free runs of its slab and joins it with its neighbours.
+// insert adds r to the free runs of its slab and merges it with its neighbours.
 func (s *slabs) insert(r run) {
 	n := int(r.start) / SlabWords
 	free := s.free[n]
@@ -158,8 +155,7 @@ func (s *slabs) insert(r run) {
 	s.free[n] = free
 }
 
-// words returns the memory of a run, which lies in one slab. It stays mapped until
-// the next call.
+// words returns the memory of a run, which is in one slab. It stays mapped until the next call.
 func (s *slabs) words(start uint32, n int) ([]uint64, error) {
 	if s.closed {
 		return nil, ErrClosed
@@ -172,7 +168,7 @@ func (s *slabs) words(start uint32, n int) ([]uint64, error) {
 	return one.words[at : at+n : at+n], nil
 }
 
-// usedBytes and limitBytes are what is handed out, and what can be at most.
+// usedBytes and limitBytes return the allocated memory and its limit.
 func (s *slabs) usedBytes() int  { return s.used * 8 }
 func (s *slabs) limitBytes() int { return s.limit * slabBytes }
 

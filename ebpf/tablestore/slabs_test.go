@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// bareSlabs is table memory without maps.
+// bareSlabs returns table memory without BPF maps.
 func bareSlabs(n int) *slabs {
 	s := &slabs{}
 	for i := range n {
@@ -16,7 +16,7 @@ func bareSlabs(n int) *slabs {
 	return s
 }
 
-// forget lets released runs be used again at once.
+// forget ends the quarantine of released runs.
 func (s *slabs) forget() { s.reclaim(time.Now().Add(2 * quarantine)) }
 
 func TestRunsNeverOverlap(t *testing.T) {

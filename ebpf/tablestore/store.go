@@ -1,6 +1,5 @@
-// Package tablestore is the memory that the unwinder in the kernel looks things up in:
-// the mappings of processes, and for each executable a directory of pages of unwind
-// rows. It lies in slabs, which BPF programs read.
+// Package tablestore is the memory of the tables that the unwinder in the kernel reads: the mappings of processes, and
+// for each executable a directory of pages of unwind rows. It consists of slabs, which BPF programs read.
 package tablestore
 
 import (
@@ -16,29 +15,29 @@ import (
 // The layout of table memory, see enum limits, row_page_state and row_page_mark in bpf/abi.h.
 const (
 	SlabWords    = 1 << 18         // words of 8 bytes in a slab
-	MaxSlabs     = 1 << 10         // at most
-	WordBits     = 28              // of the index of a word
-	WordMask     = 1<<WordBits - 1 // of these bits
-	MappingWords = 4               // of one mapping of a process
+	MaxSlabs     = 1 << 10         // maximum number of slabs
+	WordBits     = 28              // of a word's index
+	WordMask     = 1<<WordBits - 1 // the bits of that index
+	MappingWords = 4               // words of one mapping of a process
 	PageResident = 1               // state of a page of rows
 	PageAccessed = 1               // mark of a page that a walk has looked up
 )
 
-// Store is table memory and what lies where in it. Safe for concurrent use.
+// Store is table memory and an index of its contents. Safe for concurrent use.
 type Store struct {
 	mu      sync.Mutex
 	slabs   *slabs
 	pages   residentPages
 	dirs    map[uint32]dirEntry // by first word of the directory
-	easy    int                 // bytes that may be used without anybody needing them, see easyBytes
+	easy    int                 // bytes that pages without demand may use, see easyBytes
 	evicted uint64
-	short   bool             // pages were given up to make room, and more than a little is still used
-	changed func(short bool) // called when rows that were resident no longer are, or short ends
+	short   bool             // pages were evicted to make room, and use is not back below ease
+	changed func(short bool) // called when resident rows are evicted or replaced, or short becomes false
 }
 
-// easyBytes is how much memory of a Store may hold pages that no walk has looked up, or not for long: to build one when
-// a walk misses it costs a copy of a stack. Twice the memory of the rows of a compiler, and a small part of what whole
-// tables take.
+// easyBytes is the memory of a Store below which it may keep pages that no walk has looked up, or not recently: if a
+// walk misses a page, the sample costs a copy of a stack. It is twice the memory of the rows of a compiler, and a small
+// part of the memory of whole tables.
 const easyBytes = 11 << 20
 
 type dirEntry struct {
@@ -46,11 +45,10 @@ type dirEntry struct {
 	directory unwind.Directory
 }
 
-// New returns a store of at most the given number of bytes, and at least one slab.
-// create makes slab number n and lets BPF programs know it; they are made in order, as
-// memory is needed, and closed with the store. changed is called whenever a page of rows was resident, and is not, or
-// is another one: walks may remember the old ones. While memory is short they should not remember any, or pages would
-// look unused that are in use. It must not call the store.
+// New returns a store of at most the given number of bytes, but at least one slab. create makes slab number n and
+// registers it with the BPF programs; slabs are made in order, on demand, and closed with the store. changed is called
+// whenever a resident page of rows is evicted or replaced: walks may have cached its rows. While short is true, walks
+// must not cache rows, because pages in use would look unused. changed must not call the store.
 func New(create func(n int) (Slab, error), changed func(short bool), bytes int) (*Store, error) {
 	s, err := newSlabs(create, bytes)
 	if err != nil {
@@ -65,16 +63,14 @@ func newStore(s *slabs) *Store {
 	return &Store{slabs: s, pages: newResidentPages(), dirs: map[uint32]dirEntry{}, changed: func(bool) {}}
 }
 
-// Close closes the slabs. Whoever still adds something, such as a worker that has waited for
-// a file until now, gets ErrClosed.
+// Close closes the slabs. Later additions, such as by a worker that has waited for a file, return ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.slabs.close()
 }
 
-// SetLimit changes the limit of memory, in bytes. Memory taken stays taken, but
-// is not used beyond the limit.
+// SetLimit changes the limit of memory, in bytes. Memory beyond a lower limit stays reserved, but is not used.
 func (s *Store) SetLimit(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +78,8 @@ func (s *Store) SetLimit(bytes int) {
 	s.makeRoom(0)
 }
 
-// AddDirectory makes room for the entries of an executable's pages of rows, all
-// absent at first. Pages cover 1<<shift bytes of text each.
+// AddDirectory allocates the entries of an executable's pages of rows, all absent at first. Each page covers 1<<shift
+// bytes of text.
 func (s *Store) AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error) {
 	if pages == 0 {
 		return unwind.Directory{}, nil
@@ -100,9 +96,8 @@ func (s *Store) AddDirectory(first, pages uint32, shift uint8) (unwind.Directory
 	return d, nil
 }
 
-// SetPage makes a page of rows resident. Without rows, frames of the page are
-// unwound by frame pointer. When memory runs short, pages that were not looked
-// up lately make room; the error says so if that was not enough yet.
+// SetPage makes a page of rows resident. If the page has no rows, its frames are unwound by frame pointer. When memory
+// runs short, SetPage evicts pages that were not looked up recently; it returns an error if that was not enough yet.
 func (s *Store) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,15 +127,14 @@ func (s *Store) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
 	return nil
 }
 
-// Shares of table memory, in eighths: makeRoom begins to evict above the first
-// and stops at the second. What is evicted can be used half a second later, so
-// some must be left until then.
+// Shares of table memory, in eighths: makeRoom starts to evict above evictAbove and stops at evictTo. Evicted memory
+// can only be used half a second later, so some memory must be left until then.
 const (
 	evictAbove = 7
 	evictTo    = 6
 )
 
-// makeRoom evicts pages when another few bytes would leave little memory.
+// makeRoom evicts pages if an allocation of bytes would leave little memory.
 func (s *Store) makeRoom(bytes int) {
 	limit := s.slabs.limitBytes()
 	if (s.slabs.usedBytes()+bytes)/8 <= limit/64*evictAbove {
@@ -155,8 +149,8 @@ func (s *Store) makeRoom(bytes int) {
 	}
 }
 
-// Unbuilt returns which of the pages from one number up to another are not resident, as long
-// as there is so much memory that they may be made resident before a walk looks them up.
+// Unbuilt returns the pages in [from, to) that are not resident. It returns none unless so little memory is used that
+// pages may be made resident before a walk looks them up.
 func (s *Store) Unbuilt(d unwind.Directory, from, to uint64) (pages []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,12 +165,12 @@ func (s *Store) Unbuilt(d unwind.Directory, from, to uint64) (pages []uint64) {
 	return pages
 }
 
-// ease is how many bytes may be used without anybody needing them.
+// ease returns the number of bytes that pages without demand may use.
 func (s *Store) ease() int { return min(s.easy, s.slabs.limitBytes()/2) }
 
-// EvictUnused gives up the pages that no walk has looked up lately, if more than a little
-// memory is used, so that what is resident is what walks want. To notice that a page was
-// looked up it has to be called more often than that.
+// EvictUnused evicts the pages that no walk has looked up for the given time, if the memory in use is at least ease, so
+// that the resident pages are the pages in demand. It must be called more often than that time, because a call only
+// notices that a page was looked up since the call before.
 func (s *Store) EvictUnused(lately time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +188,7 @@ func (s *Store) EvictUnused(lately time.Duration) {
 	}
 }
 
-// DropPage gives up a page: what it says is no longer so.
+// DropPage evicts a page whose rows are no longer valid.
 func (s *Store) DropPage(d unwind.Directory, page uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +207,8 @@ func (s *Store) evict(entry uint32) bool {
 	return true
 }
 
-// wasAccessed reports whether walks have looked a page up since the last call for
-// it. It changes the mark alone, as BPF does.
+// wasAccessed reports whether walks have looked up a page since the last call for it. It writes only the mark byte, as
+// BPF does.
 func (s *Store) wasAccessed(entry uint32) bool {
 	const markByte = 7 // of struct row_page, little endian
 	words, err := s.slabs.words(entry, 1)
@@ -227,8 +221,8 @@ func (s *Store) wasAccessed(entry uint32) bool {
 	return accessed
 }
 
-// Rule returns the rule at vaddr, an ELF virtual address of an executable
-// with directory d, and false when its page is not resident.
+// Rule returns the rule at vaddr, an ELF virtual address of an executable with directory d. It returns false if the
+// page is not resident.
 func (s *Store) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,8 +256,7 @@ func (s *Store) Resident(d unwind.Directory, page uint64) bool {
 	return ok && s.pages.has(entry)
 }
 
-// RemoveDirectory frees a directory and its pages. No process may have mappings
-// that name it.
+// RemoveDirectory frees a directory and its pages. No process may have mappings that refer to it.
 func (s *Store) RemoveDirectory(d unwind.Directory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +265,7 @@ func (s *Store) RemoveDirectory(d unwind.Directory) {
 		return
 	}
 	for i := uint32(0); i < d.Pages; i++ {
-		_ = s.storeEntry(d.Word+i, 0) // nobody looks there any more
+		_ = s.storeEntry(d.Word+i, 0) // no walk reads these entries
 		if s.pages.has(d.Word + i) {
 			s.slabs.release(s.pages.remove(d.Word + i))
 		}
@@ -281,18 +274,18 @@ func (s *Store) RemoveDirectory(d unwind.Directory) {
 	delete(s.dirs, d.Word)
 }
 
-// Usage is how table memory is used.
+// Usage is the use of table memory.
 type Usage struct {
-	Pages    int    // pages of rows that are resident
-	Rows     int    // in them
-	RowBytes uint64 // of table memory that these rows take
-	Evicted  uint64 // pages given up so far: not looked up lately, or to make room for others
+	Pages    int    // resident pages of rows
+	Rows     int    // rows in the resident pages
+	RowBytes uint64 // table memory of the resident rows
+	Evicted  uint64 // pages evicted so far: not looked up recently, or to make room for other pages
 	Used     uint64 // bytes of rows, directories and mappings
-	Reserved uint64 // bytes of kernel memory taken
-	Limit    uint64 // bytes of kernel memory that may be taken
+	Reserved uint64 // bytes of kernel memory reserved
+	Limit    uint64 // maximum bytes of kernel memory
 }
 
-// Usage returns the present use.
+// Usage returns the current use.
 func (s *Store) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,8 +295,7 @@ func (s *Store) Usage() Usage {
 	}
 }
 
-// alloc returns a run of n words and the words themselves, which stay mapped until the next
-// call.
+// alloc returns a run of n words and the words themselves, which stay mapped until the next call.
 func (s *Store) alloc(n int) (run, []uint64, error) {
 	r, err := s.slabs.alloc(n)
 	if err != nil {
@@ -325,8 +317,7 @@ func (s *Store) entry(d unwind.Directory, page uint64) (uint32, bool) {
 	return d.Word + uint32(page) - d.First, true
 }
 
-// storeEntry publishes a directory entry: rows written before are seen by
-// whoever sees the entry.
+// storeEntry publishes a directory entry: a reader that sees the entry also sees the rows written before it.
 func (s *Store) storeEntry(word uint32, entry uint64) error {
 	words, err := s.slabs.words(word, 1)
 	if err != nil {

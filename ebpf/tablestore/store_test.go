@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// bareStore is a store without maps.
+// bareStore returns a store without BPF maps.
 func bareStore(slabs int) *Store {
 	s := bareSlabs(slabs)
 	s.limit = slabs
@@ -17,7 +17,7 @@ func bareStore(slabs int) *Store {
 	return newStore(s)
 }
 
-// fullPage is a page with a number of rows.
+// fullPage returns a page with a number of rows.
 func fullPage(rows int) *unwind.Page {
 	p := &unwind.Page{Rows: make([]unwind.Row, rows)}
 	for i := range p.Rows {
@@ -38,8 +38,8 @@ func (s *Store) lookUp(d unwind.Directory, page uint64) bool {
 	return true
 }
 
-// TestEviction fills memory more than twice over, while two pages are looked up
-// all the time: those stay, and the limit holds.
+// TestEviction fills memory more than twice over, while two pages are looked up all the time: these two stay, and the
+// limit holds.
 func TestEviction(t *testing.T) {
 	const rows, pages = 8000, 200
 	store := bareStore(2)
@@ -71,7 +71,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestEvictUnused gives up what is not looked up, and nothing else.
+// TestEvictUnused evicts only pages that are not looked up.
 func TestEvictUnused(t *testing.T) {
 	const pages = 6
 	store := bareStore(1)
@@ -93,7 +93,7 @@ func TestEvictUnused(t *testing.T) {
 				found = append(found, page)
 			}
 		}
-		store.EvictUnused(time.Hour) // forgets that they were looked up
+		store.EvictUnused(time.Hour) // clears the accessed marks
 		return found
 	}
 	store.EvictUnused(time.Hour)
@@ -112,7 +112,7 @@ func TestEvictUnused(t *testing.T) {
 	}
 }
 
-// TestChanged: whoever remembers rows hears of those that are gone, and that memory is short until little is used.
+// TestChanged: changed is called when rows are evicted or replaced, and short stays true until little memory is used.
 func TestChanged(t *testing.T) {
 	const rows, pages = 8000, 40
 	store := bareStore(1)
@@ -164,7 +164,7 @@ func TestChanged(t *testing.T) {
 	expect("little is used", false)
 }
 
-// TestNoRoom has nothing to evict.
+// TestNoRoom has no pages to evict.
 func TestNoRoom(t *testing.T) {
 	store := bareStore(1)
 	if _, err := store.AddDirectory(0, uint32(SlabWords), unwind.MaxPageShift); !errors.Is(err, ErrFull) {
@@ -194,7 +194,7 @@ func TestDirectories(t *testing.T) {
 	if got, want := store.rows(d, 12), fullPage(3).Words(); !slices.Equal(got, want) {
 		t.Errorf("page 12 reads as %x, want %x", got, want)
 	}
-	if err := store.SetPage(d, 12, fullPage(3)); err != nil { // once more
+	if err := store.SetPage(d, 12, fullPage(3)); err != nil { // again
 		t.Fatal(err)
 	}
 	if u := store.Usage(); u.Pages != 1 || u.Rows != 3 || u.RowBytes != 8*runAlign || u.Used != 2*8*runAlign {
@@ -222,8 +222,7 @@ func (s *Store) rows(d unwind.Directory, page uint64) []uint64 {
 	return words
 }
 
-// TestClosed: a worker that opened a file too late finds the store closed, with words in
-// quarantine or without.
+// TestClosed: a worker that opened a file too late finds the store closed, with words in quarantine or without.
 func TestClosed(t *testing.T) {
 	store := bareStore(1)
 	d, err := store.AddDirectory(0, 4, unwind.MinPageShift)
@@ -255,7 +254,7 @@ func TestClosed(t *testing.T) {
 	store.RemoveDirectory(d)
 }
 
-// TestUnbuilt: while little memory is used, pages may be built that nobody wants, and stay; then neither.
+// TestUnbuilt: while little memory is used, pages without demand may be built, and stay; after that, neither.
 func TestUnbuilt(t *testing.T) {
 	store := bareStore(2)
 	store.easy = 8 * SlabWords / 2

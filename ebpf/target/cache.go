@@ -8,27 +8,27 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// answer is what was found out about a process. It is immutable.
+// answer is the known data of a process. It is immutable.
 type answer struct {
-	view       *view    // nil: target is to be found
-	containers []string // that it is in, by ID, the innermost first
+	view       *view    // nil if target must be looked up
+	containers []string // IDs of its containers, the innermost first
 	target     *Target
 
-	instance  procfs.Instance // when it was looked at last; Start 0: it was not there any more
-	forked    bool            // it was seen to begin
-	executed  bool            // it was seen to execute a program
-	inherited *Target         // its parent's; nil: it has none, or has executed another program
-	since     time.Time       // when it inherited that
+	instance  procfs.Instance // at the last look; Start is 0 if the process was gone
+	forked    bool            // its fork was seen
+	executed  bool            // an exec of it was seen
+	inherited *Target         // its parent's target; nil if none, or after an exec
+	since     time.Time       // when it inherited the target
 }
 
-// cache remembers answers of the processes asked for lately, at most size. When
-// it is full, one that was not asked for since the last time round makes room.
+// cache remembers answers of recently requested processes, at most size. When it is full, it evicts an answer that was
+// not requested since the hand last passed it.
 type cache struct {
 	size int
 
 	mu    sync.RWMutex
 	byPID map[uint32]*slot
-	slots []*slot // the ring that the hand goes round
+	slots []*slot // the ring of the clock
 	hand  int
 }
 
@@ -36,7 +36,7 @@ type slot struct {
 	pid    uint32
 	index  int // in cache.slots
 	answer *answer
-	used   atomic.Bool // asked for since the hand last came by
+	used   atomic.Bool // requested since the hand last passed
 }
 
 func newCache(size int) *cache {
@@ -50,7 +50,7 @@ func (c *cache) get(pid uint32) *answer {
 	if s == nil {
 		return nil
 	}
-	if !s.used.Load() { // spare the other CPUs a write
+	if !s.used.Load() { // spares the other CPUs a write
 		s.used.Store(true)
 	}
 	return s.answer
@@ -72,7 +72,7 @@ func (c *cache) put(pid uint32, a *answer) {
 	c.byPID[pid] = s
 }
 
-// evict returns the slot of a process that was not asked for lately.
+// evict removes a process that was not requested recently, and returns its slot.
 func (c *cache) evict() *slot {
 	for {
 		c.hand = (c.hand + 1) % len(c.slots)

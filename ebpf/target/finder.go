@@ -10,14 +10,14 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// DefaultCacheSize is the number of processes remembered when Options do not say.
+// DefaultCacheSize is the default number of remembered processes.
 const DefaultCacheSize = 1024
 
-// Reader reads of a process what says whose it is; procfs.FS is one.
+// Reader reads the data that identifies a process; procfs.FS implements it.
 type Reader interface {
 	// Cgroup returns the lines of /proc/PID/cgroup.
 	Cgroup(pid uint32) ([]string, error)
-	// Instance returns which process has the PID now.
+	// Instance returns the process that has the PID now.
 	Instance(pid uint32) (procfs.Instance, error)
 }
 
@@ -26,8 +26,8 @@ type Options struct {
 	Targets     []map[string]string // as a discovery component exports them
 	Default     map[string]string   // labels of processes that match none of Targets
 	TargetsOnly bool                // processes that match none of Targets have no target
-	CacheSize   int                 // processes remembered; DefaultCacheSize if not above 0
-	FS          Reader              // nil: no process is in a container, and no PID is used again
+	CacheSize   int                 // maximum number of remembered processes; DefaultCacheSize if not above 0
+	FS          Reader              // if nil, no process is in a container, and PIDs are never reused
 }
 
 // Finder finds the target of a process. It is safe for concurrent use.
@@ -36,19 +36,18 @@ type Finder struct {
 	cache atomic.Pointer[cache]
 }
 
-// view is one state of the options. A remembered answer is valid for the view
-// that it was made with.
+// view is one state of the options. A remembered answer is valid only for the view that it was made with.
 type view struct {
 	*table
 	fs Reader
 }
 
-// table holds the targets by what they apply to.
+// table holds the targets by PID and by container ID.
 type table struct {
 	byPID       map[uint32]*Target
 	byContainer map[string]*Target
-	found       bool    // a component has found some of byPID, and does not know new processes
-	fallback    *Target // nil: not profiled
+	found       bool    // byPID has discovered targets; components do not know new processes yet
+	fallback    *Target // nil if other processes are not profiled
 	ignored     int     // discovery targets that name neither process nor container
 }
 
@@ -59,11 +58,10 @@ func NewFinder(opts Options) *Finder {
 	return f
 }
 
-// Update applies opts to every Find that begins after it returns, at once
-// and without blocking those under way. Processes in known containers keep them;
-// the others are looked up again. A target that a PID names is that of the process
-// that has the PID now, and of none that has it later; Update may not be called
-// concurrently with itself.
+// Update applies opts to every Find that starts after Update returns, and does not block a Find in progress. Processes
+// in known containers keep their containers; all other processes are looked up again. A target with a PID applies to
+// the process that has the PID now, not to later processes with that PID. Update must not be called concurrently with
+// itself.
 func (f *Finder) Update(opts Options) {
 	size := opts.CacheSize
 	if size <= 0 {
@@ -79,7 +77,7 @@ func (f *Finder) Update(opts Options) {
 	f.view.Store(&view{table: newTable(opts, old), fs: opts.FS})
 }
 
-// newTable returns the targets of options; old are those before, nil if there were none.
+// newTable returns the targets of options. old is the table before, or nil.
 func newTable(opts Options, old *table) *table {
 	t := &table{byPID: map[uint32]*Target{}, byContainer: map[string]*Target{}}
 	for _, discovered := range opts.Targets {
@@ -106,24 +104,22 @@ func newTable(opts Options, old *table) *table {
 	return t
 }
 
-// Retry makes the next Find of every process that was found in no container read
-// its cgroup again. A container runtime moves a process into its cgroup after
-// the process has begun to run, so call this now and then, such as once per
+// Retry makes the next Find of every process without a known container read its cgroup again. A container runtime moves
+// a process into its cgroup after the process has started to run, so call Retry periodically, such as once per
 // collection.
 func (f *Finder) Retry() {
 	current := f.view.Load()
 	again := *current
-	f.view.CompareAndSwap(current, &again) // lost to an Update: that does the same
+	f.view.CompareAndSwap(current, &again) // if it fails, an Update has replaced the view, with the same effect
 }
 
-// Forget drops what is known about a process that has exited.
+// Forget drops the data of a process that has exited.
 func (f *Finder) Forget(pid uint32) { f.cache.Load().remove(pid) }
 
-// Inherit gives a new process what is known about its parent, whose cgroup it is
-// in. Many processes end before their own could be read. It has the target that a
-// component found for its parent until the component knows it, too, or until it
-// executes another program. What was known of the child's PID is that of another
-// process, which has ended.
+// Inherit copies the data of a parent, whose cgroup a new process shares, to the new process. Many processes end before
+// their own cgroup could be read. The child keeps the discovered target of its parent until the component has had time
+// to discover the child, or until the child executes another program. Earlier data for the child's PID is dropped: it
+// is about a process that has ended.
 func (f *Finder) Inherit(parent, child uint32) {
 	v := f.view.Load()
 	if v.isEmpty() {
@@ -153,13 +149,13 @@ func (f *Finder) Inherit(parent, child uint32) {
 	f.cache.Load().put(child, fresh)
 }
 
-// Restarted notes that a process has executed another program: what a component
-// found out of it is about the program before. Its cgroup is read again: runtimes move
-// a process into its container just before, and those that run in a container, too.
+// Restarted records that a process has executed another program: discovered labels are about the program before. The
+// cgroup is read again, because container runtimes, also inside a container, move a process into its container just
+// before the exec.
 func (f *Finder) Restarted(pid uint32) {
 	known := f.cache.Load().get(pid)
 	if known == nil && f.view.Load().byPID[pid] == nil {
-		return // nothing of the program before is known
+		return // no data about the program before
 	}
 	fresh := answer{}
 	if known != nil {
@@ -172,9 +168,8 @@ func (f *Finder) Restarted(pid uint32) {
 // isEmpty reports whether all processes have the default target.
 func (v *view) isEmpty() bool { return len(v.byPID) == 0 && len(v.byContainer) == 0 }
 
-// Find returns the target of a process, or nil if it is not to be profiled. The
-// first call for a process reads when it began, and its cgroup; later ones neither
-// allocate nor wait for anything but other writers of the cache.
+// Find returns the target of a process, or nil if the process is not profiled. The first call for a process reads its
+// start time and its cgroup; later calls do not allocate, and wait only for writers of the cache.
 func (f *Finder) Find(pid uint32) *Target {
 	v := f.view.Load()
 	if v.isEmpty() {
@@ -187,15 +182,15 @@ func (f *Finder) Find(pid uint32) *Target {
 	return f.lookup(v, pid, known).target
 }
 
-// lookup finds out which process it is, its container, if it is not known yet, and
-// remembers its target under v.
+// lookup reads the identity of the process and its container, if they are not known yet, and remembers its target under
+// v.
 func (f *Finder) lookup(v *view, pid uint32, known *answer) *answer {
 	fresh := v.look(pid, known)
 	f.cache.Load().put(pid, fresh)
 	return fresh
 }
 
-// look is lookup without remembering. known is what was known of the PID.
+// look is lookup without remembering the result. known is the earlier data of the PID.
 func (v *view) look(pid uint32, known *answer) *answer {
 	fresh := &answer{}
 	now, alive := v.instance(pid)
@@ -222,7 +217,7 @@ func (v *view) look(pid uint32, known *answer) *answer {
 	return fresh
 }
 
-// instance returns which process has a PID now; ok is false if that cannot be read.
+// instance returns the process that has a PID now; ok is false if it cannot be read.
 func (v *view) instance(pid uint32) (i procfs.Instance, ok bool) {
 	if v.fs == nil {
 		return i, false
@@ -231,7 +226,7 @@ func (v *view) instance(pid uint32) (i procfs.Instance, ok bool) {
 	return i, err == nil
 }
 
-// of returns the target of a process of which something is known.
+// of returns the target of a process with data a.
 func (v *view) of(pid uint32, a *answer) *Target {
 	if t := v.byPID[pid]; t != nil && t.names(a) {
 		return t
@@ -245,8 +240,8 @@ func (v *view) of(pid uint32, a *answer) *Target {
 	return v.fallback
 }
 
-// containersOf returns the containers that a process is in, the innermost first. A
-// process whose cgroup cannot be read is most often gone.
+// containersOf returns the containers of a process, the innermost first. If the cgroup cannot be read, the process is
+// usually gone.
 func (v *view) containersOf(pid uint32) []string {
 	if v.fs == nil {
 		return nil
@@ -268,22 +263,22 @@ func (v *view) ofContainers(ids []string) *Target {
 	return nil
 }
 
-// Counts says how many targets a Finder has, by what they apply to.
+// Counts is the number of targets of a Finder, by what identifies them.
 type Counts struct {
 	Processes  int // identified by PID
 	Containers int // identified by container ID
 	Ignored    int // discovery targets that name neither
 }
 
-// Counts returns the number of current targets. Of several targets for one
-// process or container the last counts.
+// Counts returns the number of current targets. If several targets name the same process or container, the last one is
+// used.
 func (f *Finder) Counts() Counts {
 	v := f.view.Load()
 	return Counts{Processes: len(v.byPID), Containers: len(v.byContainer), Ignored: v.ignored}
 }
 
-// Processes returns the PIDs that targets are identified by; nil if some may be of other processes: those that are
-// identified by a container, and those that new processes inherit.
+// Processes returns the PIDs that identify targets. It returns nil if targets may apply to other processes: if
+// containers identify targets, or if new processes inherit targets.
 func (f *Finder) Processes() map[uint32]bool {
 	v := f.view.Load()
 	if len(v.byContainer) > 0 || v.found {
@@ -296,8 +291,7 @@ func (f *Finder) Processes() map[uint32]bool {
 	return pids
 }
 
-// Targets returns the current targets, the default target not among them,
-// sorted by their String.
+// Targets returns the current targets without the default target, sorted by their String.
 func (f *Finder) Targets() []*Target {
 	v := f.view.Load()
 	all := make([]*Target, 0, len(v.byPID)+len(v.byContainer))
@@ -311,17 +305,16 @@ func (f *Finder) Targets() []*Target {
 	return all
 }
 
-// Explanation says why a process has the target that it has.
+// Explanation is the reason for the target of a process.
 type Explanation struct {
 	PID         uint32
-	ContainerID string  // the innermost that its cgroup names; "" if in none or not readable
+	ContainerID string  // the innermost in its cgroup; "" if it has none, or the cgroup is not readable
 	Target      *Target // nil: not profiled
 	MatchedBy   string  // the label of Target that names the process or its container; "" if none does
 	Reason      string  // one sentence for people
 }
 
-// Explain looks a process up afresh, without the cache, and says how its target
-// was found, or why it has none.
+// Explain looks up a process without the cache, and returns how its target was found, or why it has none.
 func (f *Finder) Explain(pid uint32) Explanation {
 	v := f.view.Load()
 	e := Explanation{PID: pid}
@@ -369,7 +362,7 @@ func (f *Finder) Explain(pid uint32) Explanation {
 	return e
 }
 
-// shownCgroup returns the path that is most telling of a cgroup: the longest.
+// shownCgroup returns the longest path of a cgroup, which is the most useful one to show.
 func shownCgroup(lines []string) string {
 	longest := ""
 	for _, line := range lines {
@@ -383,8 +376,7 @@ func shownCgroup(lines []string) string {
 	return " " + longest
 }
 
-// MatchesAny reports whether one of the processes has one of the targets, the
-// default target not counted.
+// MatchesAny reports whether one of the processes has a target other than the default target.
 func (f *Finder) MatchesAny(pids []uint32) bool {
 	return slices.ContainsFunc(pids, func(pid uint32) bool { return f.Explain(pid).MatchedBy != "" })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// fakeFS has a cgroup line for some processes and counts how often it is read.
+// fakeFS has a cgroup line for some processes and counts the reads.
 type fakeFS struct {
 	mu    sync.Mutex
 	lines map[uint32]string
@@ -156,7 +156,7 @@ func TestCacheIsBounded(t *testing.T) {
 	f := NewFinder(Options{FS: fs, CacheSize: size, Targets: []map[string]string{container(idA, "a")}})
 	for pid := uint32(1); pid <= 100; pid++ {
 		f.Find(pid)
-		f.Find(1) // asked for all the time: stays
+		f.Find(1) // requested all the time: stays
 	}
 	c := f.cache.Load()
 	require.Len(t, c.byPID, size)
@@ -278,8 +278,8 @@ func BenchmarkFind(b *testing.B) {
 	})
 }
 
-// TestNestedContainers has containers in containers, as kind, runners of a CI and Docker in Docker have them: what the
-// inner one does is the outer one's, unless it has a target of its own.
+// TestNestedContainers has containers in containers, as in kind, CI runners and Docker in Docker: the inner container
+// belongs to the outer one's target, unless it has its own target.
 func TestNestedContainers(t *testing.T) {
 	idC := "c" + idA[1:]
 	fs := newFakeFS()
@@ -306,7 +306,7 @@ func TestNestedContainers(t *testing.T) {
 	require.Equal(t, "inner", service(f.Find(11)))
 	require.Equal(t, "inner", service(f.Find(12)))
 
-	// A runtime in the container begins in its own cgroup, and moves just before it executes the program.
+	// A runtime in the container starts in its own cgroup, and moves just before it executes the program.
 	f.Inherit(10, 20)
 	require.Equal(t, "outer", service(f.Find(20)))
 	fs.lines[20] = fs.lines[11]

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// processID returns the PID that a discovery target names, 0 if none.
+// processID returns the PID that a discovery target names, or 0 if none.
 func processID(discovered map[string]string) uint32 {
 	pid, err := strconv.ParseUint(discovered[LabelProcessPID], 10, 32)
 	if err != nil {
@@ -15,15 +15,13 @@ func processID(discovered map[string]string) uint32 {
 	return uint32(pid)
 }
 
-// ContainerID returns the container ID that a discovery target names and the
-// label that held it, or "".
+// ContainerID returns the container ID that a discovery target names and its label, or "".
 func ContainerID(discovered map[string]string) (id, label string) {
 	if id := discovered[LabelContainerID]; id != "" {
 		return id, LabelContainerID
 	}
 	if id := discovered[LabelKubernetesID]; id != "" {
-		// An ID of a runtime we do not know ends the search: Docker's labels
-		// would be those of another container.
+		// An ID of an unknown runtime ends the search: Docker's labels would name a different container.
 		return trimRuntime(id), LabelKubernetesID
 	}
 	if id := discovered[LabelDockerID]; id != "" {
@@ -32,8 +30,8 @@ func ContainerID(discovered map[string]string) (id, label string) {
 	return discovered[LabelDockerSwarmID], LabelDockerSwarmID
 }
 
-// trimRuntime removes the name of the container runtime from a Kubernetes
-// container ID, such as containerd://4ec0...; "" if it has none that we know.
+// trimRuntime removes the name of the container runtime from a Kubernetes container ID, such as containerd://4ec0...;
+// it returns "" if the runtime is unknown.
 func trimRuntime(id string) string {
 	for _, runtime := range []string{"docker://", "containerd://", "cri-o://"} {
 		if bare, ok := strings.CutPrefix(id, runtime); ok {
@@ -51,11 +49,10 @@ func ContainerIDFromCgroup(lines []string) string {
 	return ""
 }
 
-// ContainerIDsFromCgroup returns the container IDs in the first line of
-// /proc/PID/cgroup (cgroups(7)) that has one: the innermost container, then those
-// around it, such as a machine of kind or the runner of a CI. A process in a cgroup
-// that the container made for itself, as systemd in it does, is in the container
-// too; the monitor process that podman and CRI-O run next to each container is not.
+// ContainerIDsFromCgroup returns the container IDs in the first line of /proc/PID/cgroup (cgroups(7)) that has one: the
+// innermost container, then the containers around it, such as a machine of kind or the runner of a CI. A process in a
+// cgroup that was made inside the container, for example by systemd, is also in the container; the monitor process that
+// podman and CRI-O run next to each container is not.
 func ContainerIDsFromCgroup(lines []string) []string {
 	var ids []string
 	for _, line := range lines {
@@ -87,9 +84,8 @@ func pathOf(line string) (path string, found bool) {
 	return path, found
 }
 
-// containerIDOfElement returns the container ID in one element of a cgroup's path,
-// or "": ID (cgroupfs), RUNTIME-ID.scope (systemd), or SLICE:RUNTIME:ID (systemd's
-// form as cgroupfs takes it).
+// containerIDOfElement returns the container ID in one element of a cgroup's path, or "": ID (cgroupfs),
+// RUNTIME-ID.scope (systemd), or SLICE:RUNTIME:ID (systemd's form in a cgroupfs path).
 func containerIDOfElement(element string) string {
 	name, _, _ := strings.Cut(element, ".scope")
 	runtime, id := "", name

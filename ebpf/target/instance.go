@@ -7,27 +7,27 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// LabelProcessInstance says which process a target means by its PID, and for how long at most a new process is unknown
-// to who made the target; see InstanceOf.
+// LabelProcessInstance is the label with the process that a target's PID means, and with the maximum time for which the
+// component that made the target does not know a new process; see InstanceOf.
 const LabelProcessInstance = "__process_instance__"
 
-// InstanceOf returns the value of LabelProcessInstance: the process that a component has found, whose list is at most
-// refresh old.
+// InstanceOf returns the value of LabelProcessInstance for a process that a component has discovered. The component's
+// list is at most refresh old.
 func InstanceOf(i procfs.Instance, refresh time.Duration) string {
 	return i.String() + "/" + refresh.String()
 }
 
-// patience is how much later than a component is due its targets may be here.
+// patience is the maximum delay of a component's targets after they are due.
 const patience = 5 * time.Second
 
-// instance is the process that a target means by its PID.
+// instance is the process that a target's PID means.
 type instance struct {
-	procfs.Instance               // Start 0: any process
-	refresh         time.Duration // a new process is unknown for that long; 0: a user has named this one alone
-	gone            bool          // there was no process of that PID
+	procfs.Instance               // Start is 0 for any process
+	refresh         time.Duration // how long a new process may be unknown; 0 for a target that a user wrote
+	gone            bool          // no process had the PID
 }
 
-// parseInstance reads a value of LabelProcessInstance.
+// parseInstance parses a value of LabelProcessInstance.
 func parseInstance(text string) (i instance) {
 	process, refresh, _ := strings.Cut(text, "/")
 	parsed, ok := procfs.ParseInstance(process)
@@ -38,8 +38,8 @@ func parseInstance(text string) (i instance) {
 	return instance{Instance: parsed, refresh: every}
 }
 
-// bind has a target without LabelProcessInstance mean the process that has its PID now, whatever it executes. One that
-// was there before, as old says, goes on to mean the same process.
+// bind binds a target without LabelProcessInstance to the process that has its PID now, whatever program it executes.
+// If the target already existed as old, it keeps its process.
 func (t *Target) bind(fs Reader, old *Target) {
 	if t.process.Start != 0 || fs == nil {
 		return
@@ -54,7 +54,7 @@ func (t *Target) bind(fs Reader, old *Target) {
 	}
 }
 
-// names reports whether the target is that of a process with its PID.
+// names reports whether the target applies to the process of answer a, which has the target's PID.
 func (t *Target) names(a *answer) bool {
 	switch {
 	case t.process.gone:
@@ -64,13 +64,13 @@ func (t *Target) names(a *answer) bool {
 	case a.instance.Start != 0:
 		return t.process.Is(a.instance)
 	}
-	// It has ended before anybody looked. Until it forked it was another process, and another program until it executed
-	// one, which a target that a user wrote does not mind.
+	// The process ended before it was examined. If its fork was seen, the target means an earlier process. If an exec
+	// was seen, a discovered target means an earlier program; a user's target applies anyway.
 	return !a.forked && !(a.executed && t.process.refresh != 0)
 }
 
-// ofParent returns the target that a process has by its parent's, nil if it has none. It ends when the component that
-// found the parent must know the process, too, and has no target for it.
+// ofParent returns the target that a process inherits from its parent, or nil. The inheritance ends when the component
+// that discovered the parent has had time to discover the process itself.
 func (v *view) ofParent(a *answer) *Target {
 	t := a.inherited
 	if t == nil || time.Since(a.since) > t.process.refresh+patience {
@@ -82,11 +82,11 @@ func (v *view) ofParent(a *answer) *Target {
 	return t
 }
 
-// maxAncestors is how many processes above one are looked at.
+// maxAncestors is the maximum number of ancestors that are checked.
 const maxAncestors = 8
 
-// ancestorOf returns the target of the process above one that runs the same program, which it has begun as a copy of;
-// nil if there is none that a component has found.
+// ancestorOf returns the discovered target of the nearest ancestor with one, or nil. The ancestor and all processes in
+// between must run the same program as the process: then the process is a forked copy of the ancestor.
 func (v *view) ancestorOf(i procfs.Instance) *Target {
 	if !v.found || i.Program == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// began returns a process that began now, in ticks.
+// began returns a process that starts now, in ticks.
 func began(t *testing.T, program uint64, parent uint32) procfs.Instance {
 	t.Helper()
 	age := procfs.Instance{}.Age()
@@ -18,24 +18,24 @@ func began(t *testing.T, program uint64, parent uint32) procfs.Instance {
 	return procfs.Instance{Start: uint64(age / (time.Second / 100)), Program: program, Parent: parent}
 }
 
-// discovered is a target as discovery.process makes it.
+// discovered returns a target in the form of discovery.process.
 func discovered(pid uint32, i procfs.Instance, refresh time.Duration, service string) map[string]string {
 	return map[string]string{
 		LabelProcessPID: fmt.Sprint(pid), LabelProcessInstance: InstanceOf(i, refresh), LabelServiceName: service,
 	}
 }
 
-// written is a target as a user writes it.
+// written returns a target in the form of a user's configuration.
 func written(pid uint32, service string) map[string]string {
 	return map[string]string{LabelProcessPID: fmt.Sprint(pid), LabelServiceName: service}
 }
 
-// host are options with a default target.
+// host returns options with a default target.
 func host(fs *fakeFS, targets ...map[string]string) Options {
 	return Options{FS: fs, Default: map[string]string{LabelServiceName: "host"}, Targets: targets}
 }
 
-// TestPIDUsedAgain has a process end and another one get its PID, seen in all the ways in which a Finder may see it.
+// TestPIDUsedAgain: a process ends and another process gets its PID, in all ways in which a Finder may see it.
 func TestPIDUsedAgain(t *testing.T) {
 	first, second := procfs.Instance{Start: 100, Program: 1}, procfs.Instance{Start: 900, Program: 2}
 	targets := map[string]map[string]string{
@@ -74,7 +74,7 @@ func TestPIDUsedAgain(t *testing.T) {
 	}
 }
 
-// TestTargetOfAnEndedProcess has a target whose process ended before the target was here.
+// TestTargetOfAnEndedProcess has a target whose process ended before the target was added.
 func TestTargetOfAnEndedProcess(t *testing.T) {
 	fs := newFakeFS()
 	fs.ended[10] = true
@@ -86,7 +86,7 @@ func TestTargetOfAnEndedProcess(t *testing.T) {
 	require.Equal(t, "a new one", service(f.Find(10)), "another target is of the process that is there now")
 }
 
-// TestEndedBeforeItWasLookedAt: samples of a process come after its end, and it is still the one that was found.
+// TestEndedBeforeItWasLookedAt: samples of a process arrive after its end, and still match its target.
 func TestEndedBeforeItWasLookedAt(t *testing.T) {
 	fs := newFakeFS()
 	fs.instances[10] = procfs.Instance{Start: 100, Program: 1}
@@ -98,7 +98,7 @@ func TestEndedBeforeItWasLookedAt(t *testing.T) {
 	require.Equal(t, "b", service(f.Find(10)))
 }
 
-// TestContainerOfAPIDUsedAgain: what is known of a container is known of one process, whether or not its end was seen.
+// TestContainerOfAPIDUsedAgain: the known container belongs to one process only, whether or not its end was seen.
 func TestContainerOfAPIDUsedAgain(t *testing.T) {
 	for name, happens := range map[string]func(f *Finder){
 		"nothing is seen": func(f *Finder) { f.Retry() },
@@ -117,8 +117,8 @@ func TestContainerOfAPIDUsedAgain(t *testing.T) {
 	}
 }
 
-// TestChildren follows the children of a process that was discovered: they belong to its target until they execute
-// another program, or are discovered themselves.
+// TestChildren follows the children of a discovered process: they belong to its target until they execute another
+// program, or are discovered themselves.
 func TestChildren(t *testing.T) {
 	fs := newFakeFS()
 	parent := procfs.Instance{Start: 100, Program: 1, Parent: 1}
@@ -156,12 +156,12 @@ func TestChildren(t *testing.T) {
 	require.Equal(t, "host", service(f.Find(14)), "nothing is discovered any more")
 }
 
-// TestChildThatWasLeftOut has a child that a component knows and gives no target, as rules do that drop it.
+// TestChildThatWasLeftOut has a child that a component knows but has no target for, as when a rule drops it.
 func TestChildThatWasLeftOut(t *testing.T) {
 	fs := newFakeFS()
 	parent := procfs.Instance{Start: 100, Program: 1, Parent: 1}
 	fs.instances[10], fs.instances[11] = parent, began(t, 1, 10)
-	f := NewFinder(host(fs, discovered(10, parent, -patience, "a"))) // what is found is known at once
+	f := NewFinder(host(fs, discovered(10, parent, -patience, "a"))) // -patience: discovered at once
 	f.Inherit(10, 11)
 	require.Equal(t, "host", service(f.Find(11)))
 	f.Inherit(11, 12)
@@ -169,7 +169,7 @@ func TestChildThatWasLeftOut(t *testing.T) {
 	NewFinder(Options{Targets: []map[string]string{written(10, "a"), written(11, "b")}}).Inherit(10, 11) // without FS
 }
 
-// TestChildrenThatNobodySawBegin: a child runs what its parent runs, and is too new to be discovered.
+// TestChildrenThatNobodySawBegin: a child runs the program of its parent, and is too new to be discovered.
 func TestChildrenThatNobodySawBegin(t *testing.T) {
 	fs := newFakeFS()
 	parent := procfs.Instance{Start: 100, Program: 1, Parent: 1}
@@ -186,7 +186,7 @@ func TestChildrenThatNobodySawBegin(t *testing.T) {
 	require.Equal(t, "it is a child of 10, and too new to be found", f.Explain(12).Reason)
 }
 
-// TestExecEndsWhatWasDiscovered: labels of discovery are about a program; those that a user wrote are about a process.
+// TestExecEndsWhatWasDiscovered: discovered labels are about a program; a user's labels are about a process.
 func TestExecEndsWhatWasDiscovered(t *testing.T) {
 	for name, sees := range map[string]func(f *Finder){
 		"exec": func(f *Finder) { f.Restarted(10) }, "not looked at before": func(*Finder) {},
@@ -216,7 +216,7 @@ func TestExecEndsWhatWasDiscovered(t *testing.T) {
 	require.Equal(t, "host", service(f.Find(10)), "gone before it is looked at")
 }
 
-// TestProcessesOfChildren: the kernel may not leave out processes that inherit a target.
+// TestProcessesOfChildren: the kernel must not filter out processes that inherit a target.
 func TestProcessesOfChildren(t *testing.T) {
 	fs := newFakeFS()
 	require.NotNil(t, NewFinder(host(fs, written(10, "a"))).Processes())

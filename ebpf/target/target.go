@@ -1,10 +1,8 @@
-// Package target says which discovery target a process belongs to, and with
-// which labels its profiles are sent.
+// Package target finds the discovery target of a process, and the labels with which its profiles are sent.
 //
-// The rules are those of Grafana Agent's pyroscope.ebpf: a target names a
-// process by PID or by container ID, the container of a process is read from
-// its cgroup, and a process that matches no target gets the default target or
-// is not profiled.
+// The rules are the same as in Grafana Agent's pyroscope.ebpf: a target names a process by PID or by container ID, the
+// container of a process is read from its cgroup, and a process that matches no target gets the default target or is
+// not profiled.
 package target
 
 import (
@@ -34,14 +32,14 @@ const (
 	labelSwarmServiceName = "__meta_dockerswarm_service_name"
 )
 
-// Values of labels that a target need not set itself.
+// Default values of labels.
 const (
-	DefaultName        = "process_cpu" // of __name__, for profiles of CPU time
-	UnspecifiedService = "unspecified" // of service_name
+	DefaultName        = "process_cpu" // value of __name__, for profiles of CPU time
+	UnspecifiedService = "unspecified" // value of service_name
 )
 
-// Target is one set of labels and what it applies to. It is immutable; two
-// targets are the same exactly if their pointers are equal.
+// Target is one set of labels and the process or container that it applies to. It is immutable; two targets are the
+// same only if their pointers are equal.
 type Target struct {
 	labels      map[string]string
 	fingerprint uint64
@@ -49,7 +47,7 @@ type Target struct {
 	matchedBy   string // the label that identifies it; "" for the default target
 	containerID string
 	pid         uint32
-	process     instance // that pid means
+	process     instance // meaning of pid
 }
 
 // newTarget returns the target of a set of discovery labels, or nil if they name
@@ -70,11 +68,10 @@ func newTarget(discovered map[string]string) *Target {
 	return t
 }
 
-// Of returns a target with these labels that nothing identifies: whoever uses it knows which
-// processes it is for.
+// Of returns a target with the given labels that no process or container identifies: the caller knows its processes.
 func Of(labels map[string]string) *Target { return newDefaultTarget(labels) }
 
-// newDefaultTarget returns the target of processes that match no other.
+// newDefaultTarget returns the target of processes that match no other target.
 func newDefaultTarget(discovered map[string]string) *Target {
 	t := &Target{}
 	t.setLabels(discovered)
@@ -82,7 +79,7 @@ func newDefaultTarget(discovered map[string]string) *Target {
 	return t
 }
 
-// setLabels keeps what is sent of discovered and adds what is missing.
+// setLabels keeps the labels of discovered that are sent, and adds missing ones.
 func (t *Target) setLabels(discovered map[string]string) {
 	t.labels = make(map[string]string, len(discovered)+2)
 	for name, value := range discovered {
@@ -96,9 +93,8 @@ func (t *Target) setLabels(discovered map[string]string) {
 	t.labels[LabelServiceName] = serviceName(discovered)
 }
 
-// Labels returns the labels of the target's profiles: __name__ and service_name
-// always, then those of the discovery target that are not internal, and the
-// container ID or PID by which it was found. The map is the caller's own.
+// Labels returns the labels of the target's profiles: always __name__ and service_name, then the labels of the
+// discovery target that are not internal, and the container ID or PID by which it was found. The caller owns the map.
 func (t *Target) Labels() map[string]string { return maps.Clone(t.labels) }
 
 // ServiceName returns the value of the label service_name, never empty.
@@ -149,7 +145,7 @@ func serviceName(discovered map[string]string) string {
 	return UnspecifiedService
 }
 
-// firstOf returns the first of the named labels that is not empty.
+// firstOf returns the first non-empty value of the named labels.
 func firstOf(labels map[string]string, names ...string) string {
 	for _, name := range names {
 		if value := labels[name]; value != "" {
@@ -163,7 +159,7 @@ func fingerprint(labels map[string]string) uint64 {
 	h := fnv.New64a()
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		h.Write([]byte(name))
-		h.Write([]byte{0xff}) // in no UTF-8 string
+		h.Write([]byte{0xff}) // not valid in UTF-8
 		h.Write([]byte(labels[name]))
 		h.Write([]byte{0xff})
 	}

@@ -24,7 +24,7 @@ func TestServiceName(t *testing.T) {
 	}
 	steps := []struct {
 		want   string
-		remove []string // then, for the next step
+		remove []string // before the next step
 	}{
 		{"own", []string{"service_name"}},
 		{"annotation", []string{"__meta_kubernetes_pod_annotation_pyroscope_io_service_name"}},
@@ -139,7 +139,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Lines as Docker, containerd, CRI-O, systemd and Fargate write them.
+// Lines in the formats of Docker, containerd, CRI-O, systemd and Fargate.
 func TestContainerIDFromCgroup(t *testing.T) {
 	const fargate = "0123456789abcdef0123456789abcdef-2345678901"
 	tests := map[string]string{
@@ -154,7 +154,7 @@ func TestContainerIDFromCgroup(t *testing.T) {
 		"0::/kubepods.slice/kubepods-podx.slice/cri-containerd-" + idA + ".scope": idA,
 		"0::/kubepods.slice/kubepods-podx.slice/crio-" + idA + ".scope/container": idA,
 		"0::/kubepods/podx/" + idA + "/container":                                 idA,
-		// Of kubepods.slice with either driver and every class of quality of service.
+		// In kubepods.slice with either driver and every quality of service class.
 		"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1a_2b.slice/cri-containerd-" + idA +
 			".scope": idA,
 		"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice/crio-" + idA +
@@ -170,7 +170,7 @@ func TestContainerIDFromCgroup(t *testing.T) {
 		"0::/kubepods.slice/kubepods-podx.slice/crio-conmon-" + idA + ".scope": "",
 		"0::/machine.slice/libpod-" + idA + ".scope/container":                 idA,
 		"12:pids:/libpod_parent/libpod-" + idA:                                 idA,
-		// Cgroup namespaces: next to us, and ourselves.
+		// Cgroup namespaces: a sibling, and the profiler's own container.
 		"0::/../../kubepods-podx.slice/cri-containerd-" + idA + ".scope": idA,
 		"0::/../" + idA: idA,
 		// Made by systemd or a kubelet inside the container.

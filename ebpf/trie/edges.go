@@ -2,13 +2,14 @@ package trie
 
 import "math/bits"
 
-// edges finds the children of nodes: a hash table of the numbers of nodes, by their parents and frames.
+// edges finds the children of nodes. It is a hash table of node numbers by parent and frame.
 type edges struct {
-	table []uint32 // numbers of nodes; 0, which is the root's, for none. A power of two, of which a third is free
+	table []uint32 // node numbers; 0, the root's, marks a free slot. The length is a power of two; a third is free
 	used  int
 }
 
-// get returns the child of one of the nodes with that frame, or the number of one that is to be appended to them now.
+// get returns the child of parent with the given frame. If isNew is true, the caller must now append the child to
+// nodes.
 func (e *edges) get(nodes []node, parent, frame uint32) (child uint32, isNew bool) {
 	if 3*(e.used+1) > 2*len(e.table) {
 		e.grow(nodes)
@@ -21,7 +22,7 @@ func (e *edges) get(nodes []node, parent, frame uint32) (child uint32, isNew boo
 	return *slot, isNew
 }
 
-// slot returns where the number of a child is, or 0 where it is to be.
+// slot returns the slot with the number of a child, or the free slot for it.
 func (e *edges) slot(nodes []node, parent, frame uint32) *uint32 {
 	mask := uint32(len(e.table) - 1)
 	for at := pairHash(parent, frame) & mask; ; at = (at + 1) & mask {

@@ -5,14 +5,14 @@ import (
 	"sort"
 )
 
-// least is the total that nodes have at least that are shown, or kept.
+// least holds the minimum totals of nodes to show or keep.
 type least struct {
-	near  int64 // down to a depth,
+	near  int64 // down to depth
 	depth uint32
-	far   int64 // and deeper
+	far   int64 // deeper than depth
 }
 
-// at returns the total of a depth.
+// at returns the minimum total at a depth.
 func (l least) at(depth uint32) int64 {
 	if depth <= l.depth {
 		return l.near
@@ -20,7 +20,7 @@ func (l least) at(depth uint32) int64 {
 	return l.far
 }
 
-// depthsOf returns how deep nodes are, in the memory of others.
+// depthsOf returns the depths of nodes, in the memory of to if possible.
 func depthsOf(nodes []node, to *[]uint32) []uint32 {
 	depths := grown(*to, len(nodes), cap(nodes))
 	*to = depths
@@ -31,8 +31,9 @@ func depthsOf(nodes []node, to *[]uint32) []uint32 {
 	return depths
 }
 
-// compact writes the nodes that have enough into the memory of to, which may be their own, and counts the others in the
-// nodes that they are below. It also returns where nodes went or, of those that are folded, what they are counted in.
+// compact writes the nodes that reach their minimum total into the memory of to, which may be the memory of nodes, and
+// counts each dropped node as folded in its nearest kept ancestor. moved maps each old index to the new index of the
+// node or, for a dropped node, of that ancestor.
 func compact(to, nodes []node, l least, depths []uint32, scratch *[]uint32) (kept []node, moved []uint32) {
 	moved = grown(*scratch, len(nodes), cap(nodes))
 	*scratch = moved
@@ -51,27 +52,27 @@ func compact(to, nodes []node, l least, depths []uint32, scratch *[]uint32) (kep
 	return kept, moved
 }
 
-// folding decides what of nodes is too small to show.
+// folding decides which nodes are too small to show.
 type folding struct {
 	nodes  []node
 	depths []uint32
-	marks  []uint32 // by node, the last count in which something below it was folded
+	marks  []uint32 // by node, the last count that found a folded node below it
 	counts uint32
 	least
 }
 
-// deepEnough is a depth that stacks have only if a function calls itself over and over.
+// deepEnough is a depth that stacks reach only by recursion.
 const deepEnough = 256
 
-// fold decides what is too small to show: the smallest nodes, and of those that are equal the deepest. Where those that
-// are large are too many all the same, the deepest are folded: a deep recursion takes no room from other stacks.
+// fold decides which nodes are too small to show: the smallest nodes, and among equal nodes the deepest. If there are
+// still too many large nodes, it folds the deepest, so that a deep recursion takes no room from other stacks.
 func (f *folding) fold(o Options, total, scale int64) {
 	limit := o.Enough
 	f.near, f.far = scale, scale
 	if !f.raise(limit, o.small(total), total) {
 		limit = o.MaxNodes
 		if !f.exceeds(limit) {
-			return // all that is left is large
+			return // all remaining nodes are large
 		}
 		large := f.far
 		f.near, f.far, f.depth = large, math.MaxInt64, deepEnough
@@ -80,7 +81,7 @@ func (f *folding) fold(o Options, total, scale int64) {
 			f.raise(limit, math.MaxInt64, total)
 		}
 	}
-	if f.near < f.far { // there may be room for more
+	if f.near < f.far { // there may be room for more nodes of the smaller total
 		deepest := uint32(0)
 		for _, depth := range f.depths {
 			deepest = max(deepest, depth)
@@ -92,8 +93,7 @@ func (f *folding) fold(o Options, total, scale int64) {
 	}
 }
 
-// raise folds nodes with ever more, up to the given value, until as many are left as the limit says, and reports
-// whether that is so.
+// raise raises the minimum total, up to most, until at most limit nodes are left, and reports whether it succeeded.
 func (f *folding) raise(limit int, most, total int64) bool {
 	steps := []int64{f.far}
 	for at := f.far; at < most && at <= total; {
@@ -109,14 +109,14 @@ func (f *folding) raise(limit int, most, total int64) bool {
 	return step < len(steps)
 }
 
-// stepAfter returns the next larger total that is tried.
+// stepAfter returns the next larger minimum total that raise tries.
 func stepAfter(total int64) int64 { return total + total/4 + 1 }
 
-// stepBefore returns a total that is at most the one after which that total, or a larger one, was tried.
+// stepBefore returns a lower bound of the step before the given total or before any larger one; see stepAfter.
 func stepBefore(total int64) int64 { return (total - 1) / 5 * 4 }
 
-// exceeds reports whether more nodes are written than the limit says, with those that stand for what is folded, and
-// without the root.
+// exceeds reports whether more nodes than limit would be written. Small nodes, which stand for folded nodes, count; the
+// root does not.
 func (f *folding) exceeds(limit int) bool {
 	f.counts++
 	written := 0

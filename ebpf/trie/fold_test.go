@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestFoldedBase: of two profiles that are compared, nodes have their own part of the base when others are folded.
+// TestFoldedBase checks that the nodes of a comparison keep their own share of the base when other nodes are folded.
 func TestFoldedBase(t *testing.T) {
 	base, fresh := newMaker(), newMaker()
 	for i := range 100 {
@@ -38,8 +38,8 @@ func TestFoldedBase(t *testing.T) {
 	}
 }
 
-// TestDeepRecursion: a stack that is deeper than there is room for is cut where it is deep, and costs other stacks
-// nothing.
+// TestDeepRecursion checks that a stack too deep for the limit is folded at its deep end, and takes no room from other
+// stacks.
 func TestDeepRecursion(t *testing.T) {
 	m := newMaker()
 	deep := []string{"a:main"}

@@ -8,25 +8,24 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Folded is what a profile has, in a form that takes a few bytes a node and is added to a Merge, or to Sums, in a
-// fraction of the time that the profile takes. It keeps the labels of samples. It does not change, and is safe for
-// concurrent use. Frames are shared with all others that have them.
+// Folded is a profile in a compact form, with a few bytes per node. Adding it to a Merge, or to Sums, takes a fraction
+// of the time of adding the profile. It keeps the labels of samples, and shares its frames with all other Foldeds. It
+// does not change, and is safe for concurrent use.
 type Folded struct {
 	sampleType profile.ValueType
-	scale      int64 // all values are in multiples of it
+	scale      int64 // all values are multiples of it
 	table
 	sets  []set
-	nodes int // of all sets
+	nodes int // number of nodes of all sets
 }
 
-// table is what stacks are made of. Places are in the order of their frames, see sharedFrame.order, and then of their
-// lines.
+// table holds the places and frames of stacks. Places are sorted by frame, see sharedFrame.order, and then by line.
 type table struct {
 	places []place
-	frames int // that they have
+	frames int // number of frames of places
 }
 
-// eachFrame passes each frame once, and its number.
+// eachFrame calls visit once for each frame, with its number.
 func (t *table) eachFrame(visit func(number uint32, of sharedFrame)) {
 	for i := range t.places {
 		if p := &t.places[i]; i == 0 || p.frame != t.places[i-1].frame {
@@ -38,20 +37,20 @@ func (t *table) eachFrame(visit func(number uint32, of sharedFrame)) {
 // place is a frame at a line.
 type place struct {
 	of    sharedFrame
-	frame uint32 // its number among those of the table
+	frame uint32 // number of the frame in the table
 	line  int32
 }
 
-// set is what the samples with the same labels have.
+// set holds the samples with the same labels.
 type set struct {
-	labels *profile.Sample // has these labels, and nothing else
-	nodes  []byte          // as an encoder wrote them
-	self   int64           // of samples without a frame
-	total  int64           // of all
+	labels *profile.Sample // only its labels are set
+	nodes  []byte          // output of an encoder
+	self   int64           // value of the samples without a frame
+	total  int64           // value of all samples
 }
 
-// Fold returns what a profile has of its default sample type. Functions are called what show returns for their names,
-// if it is not nil.
+// Fold returns a Folded of the default sample type of a profile. show, if not nil, maps the names of functions to the
+// names to show.
 func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 	index, err := p.SampleIndexByName("")
 	if err != nil {
@@ -75,9 +74,9 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 	return f, nil
 }
 
-// inOrder returns the table of all places, and the numbers of those of w there.
+// inOrder returns the table of all places, and their numbers in the table by number in w.
 func (w *folder) inOrder() (t table, numbers []uint32) {
-	order := make([]uint32, len(w.places.values)) // numbers in w, by those in the table
+	order := make([]uint32, len(w.places.values)) // number in w by number in the table
 	for i := range order {
 		order[i] = uint32(i)
 	}
@@ -99,22 +98,22 @@ func (w *folder) inOrder() (t table, numbers []uint32) {
 
 // folder collects the samples of a profile.
 type folder struct {
-	*Builder // has the frames
+	*Builder // holds the frames
 	places   numbering[position]
 	known    *perLocation[uint32]
-	sample   []uint32 // scratch of add: places, root first
+	sample   []uint32 // scratch of add: numbers of places, root first
 	sets     map[string]*setSamples
 	order    []*setSamples
 	key      []byte
 }
 
-// setSamples are the samples of a set.
+// setSamples collects the samples of a set.
 type setSamples struct {
 	labels *profile.Sample
 	stacks []valuedStack
 }
 
-// valuedStack is a stack as numbers of places, root first.
+// valuedStack is a stack of place numbers, root first, with its value.
 type valuedStack struct {
 	places []uint32
 	value  int64
@@ -129,7 +128,7 @@ func (w *folder) add(s *profile.Sample, value int64) {
 	set.stacks = append(set.stacks, valuedStack{slices.Clone(w.sample), value})
 }
 
-// numbersOf returns the places of a location, outermost function first.
+// numbersOf returns the place numbers of a location, outermost function first.
 func (w *folder) numbersOf(l *profile.Location) []uint32 {
 	numbers := w.known.of(l)
 	if *numbers != nil {
@@ -142,7 +141,7 @@ func (w *folder) numbersOf(l *profile.Location) []uint32 {
 	return *numbers
 }
 
-// setOf returns the set of a sample's labels.
+// setOf returns the set for a sample's labels.
 func (w *folder) setOf(s *profile.Sample) *setSamples {
 	w.key = appendLabels(w.key[:0], s)
 	set, ok := w.sets[string(w.key)]
@@ -154,7 +153,7 @@ func (w *folder) setOf(s *profile.Sample) *setSamples {
 	return set
 }
 
-// appendLabels appends what distinguishes the labels of a sample.
+// appendLabels appends an unambiguous encoding of a sample's labels.
 func appendLabels(to []byte, s *profile.Sample) []byte {
 	if len(s.Label)+len(s.NumLabel) == 0 {
 		return to
@@ -185,7 +184,8 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// fold encodes the stacks: in their order, each begins as the one before it does. numbers are those of places in f.
+// fold encodes the stacks, sorted so that each stack shares a prefix with the stack before. numbers holds the numbers
+// of places in f, by number in the folder.
 func (s *setSamples) fold(f *Folded, numbers []uint32) set {
 	for _, stack := range s.stacks {
 		for i, place := range stack.places {
@@ -218,7 +218,7 @@ func (s *setSamples) fold(f *Folded, numbers []uint32) set {
 	return out
 }
 
-// common returns how many places two stacks have in common, from the root on.
+// common returns the length of the common prefix of two stacks, root first.
 func common(x, y []uint32) int {
 	n := 0
 	for n < len(x) && n < len(y) && x[n] == y[n] {
@@ -227,7 +227,8 @@ func common(x, y []uint32) int {
 	return n
 }
 
-// Size returns about how many bytes f takes. Most of its frames are those of others, too: a fifth of each is counted.
+// Size returns the approximate size of f in bytes. It counts a fifth of each frame, as most frames are shared with
+// other Foldeds.
 func (f *Folded) Size() int64 {
 	const perPlace, perFrame, perSet = 16, 44, 200
 	size := int64(len(f.places))*perPlace + int64(f.frames)*perFrame
@@ -240,8 +241,8 @@ func (f *Folded) Size() int64 {
 // Nodes returns the number of nodes.
 func (f *Folded) Nodes() int { return f.nodes }
 
-// AddFolded adds what is chosen of a Folded. It must have the sample type of what b has, which must not compare. Names
-// are those that were shown when it was folded.
+// AddFolded adds the chosen samples of a Folded. Its sample type must be the sample type of b, and b must not compare
+// profiles. Functions have the names from Fold.
 func (b *Builder) AddFolded(of *Folded, c Choice) (added Added, err error) {
 	if b.sampleType, err = sameType(b.sampleType, of.sampleType); err != nil {
 		return added, err

@@ -16,7 +16,7 @@ func fold(t testing.TB, show func(string) string, p *profile.Profile) *Folded {
 	return f
 }
 
-// TestFolded: builders that were given folded profiles have the same tree as those that were given the profiles.
+// TestFolded checks that folded profiles give the same trees as the profiles themselves.
 func TestFolded(t *testing.T) {
 	for name, of := range map[string]func() *Builder{
 		"all":     func() *Builder { return NewBuilder(nil) },
@@ -42,7 +42,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// TestLinesBeyondFiles: a number that no line of a file has is not shown.
+// TestLinesBeyondFiles checks that line numbers out of range are not shown.
 func TestLinesBeyondFiles(t *testing.T) {
 	for line, want := range map[int64]int32{1: 1, 1<<31 - 1: 1<<31 - 1, 1 << 31: 0, 1<<32 + 1: 0, -1: 0} {
 		p := partMaker().Profile
@@ -55,7 +55,7 @@ func TestLinesBeyondFiles(t *testing.T) {
 	}
 }
 
-// TestFoldedNames: names are those that were shown when the profile was folded.
+// TestFoldedNames checks that functions keep the names from Fold.
 func TestFoldedNames(t *testing.T) {
 	m := NewMerge()
 	shown := func(name string) string { return name + "()" }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// frame is a function as a stack has it. Those that differ in anything are different nodes.
+// frame is a function in a stack. Frames that differ in any field are different nodes.
 type frame struct {
 	name      string
 	file      string
@@ -19,7 +19,7 @@ type frame struct {
 	inlined   bool
 }
 
-// mapping is the file that the code of a frame is in.
+// mapping identifies the file with the code of a frame.
 type mapping struct{ file, buildID string }
 
 func mappingOf(l *profile.Location) mapping {
@@ -29,11 +29,10 @@ func mappingOf(l *profile.Location) mapping {
 	return mapping{l.Mapping.File, l.Mapping.BuildID}
 }
 
-// sharedFrame is a frame that is in memory once, whatever has it, as are the names of its files. Those of
-// equal frames are equal.
+// sharedFrame is an interned frame with interned file names. Equal frames have equal handles.
 type sharedFrame struct{ of unique.Handle[frameParts] }
 
-// frameParts are what a frame is made of.
+// frameParts are the interned parts of a frame.
 type frameParts struct {
 	function      sharedFunction
 	file, buildID unique.Handle[string]
@@ -42,10 +41,11 @@ type frameParts struct {
 	inlined       bool
 }
 
-// sharedFunction is a function that is in memory once. Those of equal functions are equal.
+// sharedFunction is an interned function. Equal functions have equal handles.
 type sharedFunction struct{ of unique.Handle[function] }
 
-// function is what people call one: all frames of one name in one binary, inlined or not, of any build.
+// function is a function as a person understands it: all frames of one name in one binary, inlined or not, of any
+// build.
 type function struct {
 	name   string
 	binary unique.Handle[string]
@@ -53,18 +53,19 @@ type function struct {
 
 func (s sharedFunction) hash() uint32 { return spread(addressOf(s.of)) }
 
-// addressOf returns where a value is in memory: equal ones are at the same place, which does not change.
+// addressOf returns the address of an interned value, which is the same for equal values and does not change.
 func addressOf[T comparable](of unique.Handle[T]) uint64 {
 	return uint64(*(*uintptr)(unsafe.Pointer(&of)))
 }
 
-// share returns f as all have it.
+// share returns the interned form of f.
 func (f *frame) share() sharedFrame { return new(texts).share(f) }
 
-// texts are those of the frame that was shared last: most frames of a profile have the same as the one before them.
+// texts caches the interned strings of the frame that was shared last: most frames of a profile have the same binary,
+// file and build ID as the frame before.
 type texts struct{ binary, file, buildID lastText }
 
-// share returns f as all have it.
+// share returns the interned form of f.
 func (t *texts) share(f *frame) sharedFrame {
 	return sharedFrame{unique.Make(frameParts{
 		function:  sharedFunction{unique.Make(function{f.name, t.binary.share(f.mapping.file)})},
@@ -76,10 +77,10 @@ func (t *texts) share(f *frame) sharedFrame {
 
 type lastText struct {
 	text   string
-	shared unique.Handle[string] // zero: there was none
+	shared unique.Handle[string] // zero before the first text
 }
 
-// share returns a text as all have it.
+// share returns the interned form of a text.
 func (l *lastText) share(text string) unique.Handle[string] {
 	if l.shared == (unique.Handle[string]{}) || text != l.text {
 		*l = lastText{text, unique.Make(text)}
@@ -87,7 +88,7 @@ func (l *lastText) share(text string) unique.Handle[string] {
 	return l.shared
 }
 
-// open returns the frame with its texts.
+// open returns the frame with its strings.
 func (s sharedFrame) open() frame {
 	p := s.of.Value()
 	f := p.function.of.Value()
@@ -97,7 +98,7 @@ func (s sharedFrame) open() frame {
 	}
 }
 
-// order is a number that frames are in the order of, whatever has them, as long as something has them.
+// order returns a number that orders frames, the same in every profile for as long as the frame is in use.
 func (s sharedFrame) order() uint64 { return addressOf(s.of) }
 
 func (s sharedFrame) hash() uint32       { return spread(addressOf(s.of)) }
@@ -105,12 +106,12 @@ func (s sharedFrame) function() function { return s.of.Value().function.of.Value
 func (s sharedFrame) name() string       { return s.function().name }
 func (s sharedFrame) kind() Kind         { return s.of.Value().kind }
 
-// compareFrames orders frames by their names, and then by all else that distinguishes them.
+// compareFrames orders frames by name, then by all other fields.
 func compareFrames(x, y sharedFrame) int {
 	if x == y {
 		return 0
 	}
-	if c := cmp.Compare(x.name(), y.name()); c != 0 { // as a rule
+	if c := cmp.Compare(x.name(), y.name()); c != 0 { // the usual case
 		return c
 	}
 	f, g := x.open(), y.open()
@@ -133,10 +134,10 @@ type index struct {
 	kindOf     []Kind
 }
 
-// maxKeptFrames bounds how many frames are kept for what comes after a Reset: most will come again.
+// maxKeptFrames is the largest number of frames to keep at a Reset: most frames will occur again.
 const maxKeptFrames = 100_000
 
-// frame returns the number of a frame.
+// frame returns the number of a frame, and numbers it if it is new.
 func (x *index) frame(of sharedFrame) uint32 {
 	number, isNew := x.frames.number(of)
 	if isNew {
@@ -146,7 +147,7 @@ func (x *index) frame(of sharedFrame) uint32 {
 	return number
 }
 
-// grow makes room for that many frames.
+// grow makes room for the given number of frames in all.
 func (x *index) grow(frames int) {
 	x.frames.grow(frames)
 	x.functions.grow(frames)
@@ -157,7 +158,7 @@ func (x *index) grow(frames int) {
 // at returns the frame with a number.
 func (x *index) at(number uint32) sharedFrame { return x.frames.values[number] }
 
-// shrink forgets the frames if they are too many to be kept.
+// shrink drops all frames if there are more than maxKeptFrames.
 func (x *index) shrink() {
 	if len(x.frames.values) > maxKeptFrames {
 		*x = index{}

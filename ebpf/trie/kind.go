@@ -9,19 +9,19 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Kind says what a frame is of.
+// Kind is the kind of code that a frame runs.
 type Kind uint8
 
 // The kinds of frames.
 const (
-	Other   Kind = iota // no code: the name of a process, the value of a label
-	Kernel              // Linux and its modules
-	Native              // a function of a file
+	Other   Kind = iota // no code, such as the name of a process or the value of a label
+	Kernel              // the Linux kernel and its modules
+	Native              // a function of a file, not inlined
 	Inlined             // a function of a file, inlined into its caller
 	Runtime             // a function that a language runtime runs, such as CPython or V8
 	JIT                 // code that a just-in-time compiler made
 	Unnamed             // code whose function is not known, and stacks that end early
-	Small               // some frames that are too small to show
+	Small               // frames that are too small to show
 	kinds   = iota
 )
 
@@ -37,16 +37,16 @@ func kindNames() (names []string) {
 	return names
 }
 
-// unnamed matches what stands for a function without a name: binary+0xoffset, an address,
-// and remarks such as [unknown].
+// unnamed matches the placeholders of functions without a name: binary+0xoffset, an address, and remarks such as
+// [unknown].
 var unnamed = regexp.MustCompile(`^(\[(unknown|(?:incomplete|guessed)\b.*)\]|(.*\+)?0x[0-9a-f]+)$`)
 
-// isUnnamed matches unnamed, at once for almost all names.
+// isUnnamed reports whether function matches unnamed. For almost all names it does not run the regular expression.
 func isUnnamed(function string) bool {
 	return (function[0] == '[' || strings.Contains(function, "0x")) && unnamed.MatchString(function)
 }
 
-// KindOf returns the kind of a function in a mapping, nil or without a file for none.
+// KindOf returns the kind of a function in a mapping. m is nil, or has no file, if the function is in no mapping.
 func KindOf(m *profile.Mapping, function string, inlined bool) Kind {
 	if function == "" || isUnnamed(function) {
 		return Unnamed
@@ -62,7 +62,7 @@ func KindOf(m *profile.Mapping, function string, inlined bool) Kind {
 	}
 }
 
-// kindOfFile returns the kind of named functions in a mapping of that name.
+// kindOfFile returns the kind of the named functions in a mapping with the given file name.
 func kindOfFile(file string) Kind {
 	base := path.Base(file)
 	switch {
@@ -80,11 +80,11 @@ func kindOfFile(file string) Kind {
 	}
 }
 
-// RuntimeCode stands for the mappings of a language runtime's functions, see CodeOf.
+// RuntimeCode stands for all mappings with functions of a language runtime; see CodeOf.
 const RuntimeCode = "[runtime]"
 
-// CodeOf returns what a mapping of that name has the code of: RuntimeCode for functions of a language runtime, which
-// interprets some calls of a function and compiles it for others ("[java 17]", "[jit]"), and else the name.
+// CodeOf returns RuntimeCode for a mapping with functions of a language runtime, which interprets some calls of a
+// function and compiles it for other calls ("[java 17]", "[jit]"). For any other mapping it returns the file name.
 func CodeOf(file string) string {
 	if kind := kindOfFile(file); kind == JIT || kind == Runtime {
 		return RuntimeCode
@@ -101,8 +101,8 @@ func hasAnyPrefix(s string, prefixes ...string) bool {
 	return false
 }
 
-// AddressName names code of which only the address is known: the name of its file and the offset there, such as
-// libc.so.6+0x1f0, or the address if it is in no file.
+// AddressName returns a name for code with only an address: the name of its file and the offset in it, such as
+// libc.so.6+0x1f0, or the address if the code is in no file.
 func AddressName(l *profile.Location) string {
 	if l.Mapping == nil || l.Mapping.File == "" {
 		return "0x" + strconv.FormatUint(l.Address, 16)

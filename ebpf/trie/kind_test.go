@@ -6,7 +6,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// TestUnnamed: what is asked first leaves out nothing that the expression matches.
+// TestUnnamed checks that the quick test in isUnnamed excludes no name that the regular expression matches.
 func TestUnnamed(t *testing.T) {
 	for name, want := range map[string]bool{
 		"[unknown]": true, "[incomplete]": true, "[incomplete: no row]": true, "[guessed: fp in a]": true,
@@ -21,7 +21,7 @@ func TestUnnamed(t *testing.T) {
 }
 
 func TestAddressName(t *testing.T) {
-	// As readelf and /proc/PID/maps have it: 7f0000001000-7f0000003000 r-xp 00026000 ... /lib/libc.so.6
+	// From readelf and /proc/PID/maps:
 	libc := &profile.Mapping{Start: 0x7f0000001000, Limit: 0x7f0000003000, Offset: 0x26000, File: "/lib/libc.so.6"}
 	for name, test := range map[string]struct {
 		location profile.Location

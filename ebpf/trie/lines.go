@@ -7,12 +7,12 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Line is what samples have at a line of a function: of a frame that is a caller, the line of the call.
+// Line is the value of samples at a line of a function. For a caller, it is the line of the call.
 type Line struct {
 	File  string `json:"file"`
-	Line  int64  `json:"line"`  // 0 if it is not known
-	Self  int64  `json:"self"`  // of samples whose leaf is there
-	Total int64  `json:"total"` // of samples that have it in their stack; one that has it twice counts once
+	Line  int64  `json:"line"`  // 0 if unknown
+	Self  int64  `json:"self"`  // value of the samples whose leaf is at the line
+	Total int64  `json:"total"` // value of the samples with the line in their stack, each counted once
 }
 
 // Lines adds up the lines of one function. It is not safe for concurrent use.
@@ -22,10 +22,10 @@ type Lines struct {
 	sampleType profile.ValueType
 	total      int64
 	lines      map[lineKey]*summedLine
-	samples    int // that were added
+	samples    int // number of samples added
 }
 
-// summedLine is a line, and which sample was the last that counted in its total.
+// summedLine is a line, with the number of the last sample counted in its total.
 type summedLine struct {
 	Line
 	counted int
@@ -36,19 +36,19 @@ type lineKey struct {
 	line int32
 }
 
-// NewLines returns empty Lines of a function, by its name as it is shown, in the binary of that path, or in any if
-// that is "".
+// NewLines returns empty Lines of the function with the given shown name in the binary with the given path, or in any
+// binary if binary is "".
 func NewLines(function, binary string) *Lines {
 	return &Lines{function: function, binary: binary, lines: map[lineKey]*summedLine{}}
 }
 
-// Unit returns the unit of values; "" before anything was added.
+// Unit returns the unit of values, or "" before the first Add.
 func (l *Lines) Unit() string { return l.sampleType.Unit }
 
-// Total returns the value of the samples with the function.
+// Total returns the value of the samples with the function in their stack.
 func (l *Lines) Total() int64 { return l.total }
 
-// Lines returns the lines in their order.
+// Lines returns the lines, sorted by file and line number.
 func (l *Lines) Lines() []Line {
 	out := make([]Line, 0, len(l.lines))
 	for _, line := range l.lines {
@@ -58,7 +58,7 @@ func (l *Lines) Lines() []Line {
 	return out
 }
 
-// Add adds what is chosen of a Folded. All must have the same sample type.
+// Add adds the chosen samples of a Folded. All must have the same sample type.
 func (l *Lines) Add(of *Folded, c Choice) (added Added, err error) {
 	if l.sampleType, err = sameType(l.sampleType, of.sampleType); err != nil {
 		return added, err
@@ -69,7 +69,7 @@ func (l *Lines) Add(of *Folded, c Choice) (added Added, err error) {
 // lineWalker adds stacks to Lines.
 type lineWalker struct {
 	*Lines
-	at   []*summedLine // by place; nil: another function
+	at   []*summedLine // by place; nil for other functions
 	path []*summedLine // by depth
 }
 
@@ -103,7 +103,7 @@ func (w *lineWalker) sample(depth int, value int64) {
 	}
 }
 
-// lineOf returns the line of a place, nil if it is of another function.
+// lineOf returns the line of a place, or nil if the place belongs to another function.
 func (l *Lines) lineOf(of sharedFrame, at int32) *summedLine {
 	f := of.open()
 	if f.name != l.function || l.binary != "" && f.mapping.file != l.binary {

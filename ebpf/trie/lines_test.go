@@ -7,8 +7,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// TestLines: each line has what ends there and what goes through it, once for each sample, also where the function
-// calls itself from the same line or from another.
+// TestLines checks that each line has the values of the samples that end at it and that pass through it, once for each
+// sample, even if the function calls itself from the same line or from another line.
 func TestLines(t *testing.T) {
 	cpu := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	f := &profile.Function{ID: 1, Name: "f", Filename: "f.c"}

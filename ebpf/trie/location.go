@@ -2,8 +2,8 @@ package trie
 
 import "github.com/google/pprof/profile"
 
-// perLocation holds what the locations of one profile stand for: by their IDs, which are small and all different in
-// nearly every profile. A map takes several times as long to be asked for each frame.
+// perLocation holds values for the locations of one profile by ID. IDs are small and unique in nearly every profile; a
+// map takes several times as long for each frame.
 type perLocation[T any] struct {
 	small []ofLocation[T]
 	other map[*profile.Location]*ofLocation[T]
@@ -20,7 +20,7 @@ func newPerLocation[T any](p *profile.Profile) *perLocation[T] {
 	}
 }
 
-// of returns where that of a location is.
+// of returns a pointer to the values of a location.
 func (k *perLocation[T]) of(l *profile.Location) *[]T {
 	if l.ID < uint64(len(k.small)) {
 		at := &k.small[l.ID]

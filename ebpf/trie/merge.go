@@ -6,51 +6,50 @@ import (
 	"slices"
 )
 
-// Merge adds up what is chosen of Foldeds as a Tree. It goes through all of them at once, in the order of their frames,
-// so that it has all of a node when it leaves it: what is too small to be shown takes no memory. It is not safe for
-// concurrent use.
+// Merge adds up the chosen samples of several Foldeds as a Tree. It walks all Foldeds at once, in the order of their
+// frames, so that the total of a node is complete when Merge leaves the node. Nodes too small to show take no memory.
+// It is not safe for concurrent use.
 type Merge struct {
 	graph
-	chosen []*Folded // that were added
-	few    int       // nodes that a Tree has at least, if all are not fewer; see Options
-	many   int       // that it has at most
-	small  int64     // up to this total, few count; above, many
+	chosen []*Folded // the chosen parts of the added Foldeds
+	few    int       // Options.Enough: a Tree has at least this many nodes, if there are as many
+	many   int       // maximum number of nodes of a Tree
+	small  int64     // few limits the nodes up to this total, many the nodes above it
 
-	scale   int64      // divides all values so far
-	open    []openNode // nodes on the way, by depth; the first is the root
-	numbers []uint32   // of the frames of all Foldeds
-	cursors []*cursor  // those at open nodes, and at the ones to come below each
-	twins   []*cursor  // not used
-	most    int        // nodes, before those are looked for that a Tree will not have
+	scale   int64      // greatest common divisor of all values so far
+	open    []openNode // nodes on the current path, by depth; the first is the root
+	numbers []uint32   // frame numbers in index of all Foldeds
+	cursors []*cursor  // cursors at the open nodes, and at the next nodes below each
+	twins   []*cursor  // unused cursors, for reuse
+	most    int        // number of nodes above which close calls prune
 
-	kept  least // what nodes have that are kept
-	limit int   // of nodes that a Tree has, by which it is that
+	kept  least // minimum totals of the nodes to keep
+	limit int   // maximum number of nodes that kept was computed for
 
-	part *PathID // nodes that lead through it, or are below it, are kept; nil: all
+	part *PathID // keep only the node with this ID, its callers and all nodes below it; nil keeps all
 }
 
-// openNode is a node on the way.
+// openNode is a node on the current path.
 type openNode struct {
-	at     uint32 // among the nodes
-	id     PathID // of a Merge that keeps a part
-	inside bool   // it is of the part
+	at     uint32 // index in nodes
+	id     PathID // set only if part is set
+	inside bool   // it is the node of part, or below it
 }
 
-// openTotal is the total of nodes as long as they are open.
+// openTotal is the total of open nodes, before their total is known.
 const openTotal = math.MaxInt64
 
-// values are those of the samples at a node and below it.
+// values are the values of the samples at a node and below it.
 type values struct{ all, ofPart int64 }
 
 // NewMerge returns an empty Merge.
 func NewMerge() *Merge { return &Merge{graph: newGraph()} }
 
-// NewSums returns empty Sums that have their frames from m, which takes less memory than two lists of them. Both are
-// Reset together.
+// NewSums returns empty Sums that share the frames of m, which saves the memory of a second list. m and the Sums must
+// be Reset together.
 func (m *Merge) NewSums(most int) *Sums { return &Sums{most: most, index: m.index} }
 
-// Reset empties m. It keeps the memory that the last Tree took for those to come, and the frames, most of which will
-// come again.
+// Reset empties m. It keeps the memory of the last Tree for reuse, and the frames, as most will occur again.
 func (m *Merge) Reset() {
 	m.graph.reset()
 	clear(m.chosen)
@@ -58,8 +57,7 @@ func (m *Merge) Reset() {
 	m.chosen, m.cursors, m.twins = m.chosen[:0], m.cursors[:0], nil
 }
 
-// Add adds what is chosen of a Folded. All must have the same sample type. Names are those that were shown when it was
-// folded.
+// Add adds the chosen samples of a Folded. All must have the same sample type. Functions have the names from Fold.
 func (m *Merge) Add(of *Folded, c Choice) (added Added, err error) {
 	if m.sampleType, err = sameType(m.sampleType, of.sampleType); err != nil {
 		return added, err
@@ -70,20 +68,20 @@ func (m *Merge) Add(of *Folded, c Choice) (added Added, err error) {
 	return added, nil
 }
 
-// Tree returns the sum of what was added. It is the caller's until Reset.
+// Tree returns the sum of the added profiles. It is valid until Reset.
 func (m *Merge) Tree(o Options) *Tree {
 	o = o.withDefaults()
 	m.part, m.small, m.few, m.many = nil, o.small(m.total), o.Enough, max(o.Enough, o.MaxNodes)
 	return m.merge(o)
 }
 
-// TreeBelow returns the part of the sum that leads through one node: the node, its callers, and all below it. Nodes
-// elsewhere are left out, so that more of these can be shown. What it says of frames, functions and kinds is of all
-// that was added, in the scale of that, so that it can be put into its Tree. It returns nil if there is no such node.
-// See PathID.
+// TreeBelow returns the part of the sum for one node: the node, its callers, and all nodes below it. Other nodes are
+// left out, so that there is room for more nodes of this part. The values of frames, functions and kinds are for all
+// added profiles, in the same scale as Tree, so that the nodes can be put into that Tree. TreeBelow returns nil if
+// there is no such node. See PathID.
 func (m *Merge) TreeBelow(at PathID, o Options) *Tree {
 	o = o.withDefaults()
-	m.part, m.small, m.few, m.many = &at, 0, o.Enough, max(o.Enough, o.MaxNodes) // nobody knows yet what the part has
+	m.part, m.small, m.few, m.many = &at, 0, o.Enough, max(o.Enough, o.MaxNodes) // the part's total is unknown
 	whole := m.total
 	defer func() { m.total = whole }()
 	if t := m.merge(o); m.total != 0 {
@@ -92,7 +90,7 @@ func (m *Merge) TreeBelow(at PathID, o Options) *Tree {
 	return nil
 }
 
-// merge adds up all that was added.
+// merge adds up all added Foldeds.
 func (m *Merge) merge(o Options) *Tree {
 	m.scale, m.most = 0, m.few+m.few/2
 	m.kept, m.limit = least{near: 1, far: 1}, m.many
@@ -106,13 +104,13 @@ func (m *Merge) merge(o Options) *Tree {
 	return m.write(o, max(1, m.scale), m.nodes)
 }
 
-// begin makes the cursors, at the first nodes of all. It returns the value of the samples without a frame.
+// begin makes a cursor at the first node of each set. It returns the value of the samples without a frame.
 func (m *Merge) begin() (self int64) {
 	frames, most := 0, 0
 	for _, f := range m.chosen {
 		frames, most = frames+f.frames, max(most, f.frames)
 	}
-	m.index.grow(max(frames/3, most)) // most of them are in several profiles
+	m.index.grow(max(frames/3, most)) // most frames are in several profiles
 	m.numbers, m.cursors = grown(m.numbers, frames, 0), m.cursors[:0]
 	free := m.numbers
 	for _, f := range m.chosen {
@@ -131,7 +129,7 @@ func (m *Merge) begin() (self int64) {
 	return self
 }
 
-// expected returns for how many nodes there should be room.
+// expected returns the number of nodes to make room for.
 func (m *Merge) expected() int {
 	nodes := 1
 	for _, f := range m.chosen {
@@ -140,9 +138,10 @@ func (m *Merge) expected() int {
 	return min(nodes, 5*m.few/2)
 }
 
-// below adds the nodes of a depth that cursors are at, those from an index on. It takes these cursors away.
+// below adds the nodes at a depth, and all nodes below them. The cursors from the index from on are at these nodes;
+// below removes the cursors.
 func (m *Merge) below(from, depth int) (sum values) {
-	waiting, end := len(m.cursors), len(m.cursors) // of those that wait; the others are behind these nodes
+	waiting, end := len(m.cursors), len(m.cursors) // cursors[from:waiting] wait in a heap
 	for i := (waiting - from) / 2; i >= 0; i-- {
 		siftDown(m.cursors[from:waiting], i)
 	}
@@ -172,7 +171,7 @@ func (m *Merge) below(from, depth int) (sum values) {
 	return sum
 }
 
-// take appends a cursor, and one for each of the nodes after its own that are of the same frame.
+// take appends a cursor, and a twin for each following sibling with the same frame.
 func (m *Merge) take(c *cursor) {
 	for c.rest != nil {
 		var twin *cursor
@@ -187,7 +186,7 @@ func (m *Merge) take(c *cursor) {
 	m.cursors = append(m.cursors, c)
 }
 
-// node adds the node of a depth that all cursors from an index on are at, and those below it.
+// node adds the node at a depth that all cursors from the index from on are at, and all nodes below it.
 func (m *Merge) node(from, depth int) values {
 	at := m.cursors[from:]
 	n := node{total: openTotal, parent: m.open[depth-1].at, frame: at[0].number(), line: at[0].line}
@@ -211,7 +210,7 @@ func (m *Merge) node(from, depth int) values {
 	return m.close(depth, n.self, sum)
 }
 
-// openNode puts a node on the way, at a depth.
+// openNode appends a node to nodes, and to the current path at a depth.
 func (m *Merge) openNode(depth int, n node) {
 	opened := openNode{at: uint32(len(m.nodes)), inside: true}
 	if m.part != nil {
@@ -223,7 +222,7 @@ func (m *Merge) openNode(depth int, n node) {
 	m.nodes = append(m.nodes, n)
 }
 
-// close takes the node of a depth off the way, and returns its values. It is the last one there.
+// close removes the node at a depth, the last one, from the current path, and returns its values.
 func (m *Merge) close(depth int, self int64, sum values) values {
 	closed := m.open[depth]
 	m.open = m.open[:depth]
@@ -249,8 +248,8 @@ func (m *Merge) close(depth int, self int64, sum values) values {
 	return sum
 }
 
-// prune drops nodes that a Tree will not have, and lets nodes to come be as large as the others. If there are none to
-// drop, it makes room for more.
+// prune drops nodes that a Tree will not have, and raises the minimum for later nodes. If there is too little to drop,
+// it lets nodes grow.
 func (m *Merge) prune() {
 	depths := depthsOf(m.nodes, &m.begins)
 	m.raise(depths)
@@ -262,17 +261,17 @@ func (m *Merge) prune() {
 	m.most = max(m.most, len(m.nodes)+m.few/2)
 }
 
-// raise raises what nodes must have to be kept, as far as it is certain that a Tree will not have smaller ones.
+// raise raises the minimum totals in kept, as far as it is certain that a Tree will not have smaller nodes.
 //
-// What a Tree has is said by folding.fold: all nodes of some total, and those down to some depth that have a little
-// less; together no more than a limit. So there are fewer than all nodes of a total of which there are more than
-// that, and it goes less deep than the depth down to which there are.
+// folding.fold shows all nodes of at least some total and, down to some depth, nodes of a slightly smaller total:
+// together at most the limit. So if more nodes than the limit have at least some total, fold's minimum total is larger.
+// And if the nodes of that total down to some depth exceed the limit, fold does not show smaller nodes at that depth.
 func (m *Merge) raise(depths []uint32) {
 	if total, limit := m.folded(); total >= m.kept.far {
 		m.kept = least{near: max(m.kept.near, stepBefore(total)), depth: math.MaxUint32, far: total + 1}
 		m.limit = limit
 	}
-	var byDepth []int // nodes of that total
+	var byDepth []int // number of nodes with at least total far-1
 	for i, n := range m.nodes {
 		for int(depths[i]) >= len(byDepth) {
 			byDepth = append(byDepth, 0)
@@ -290,8 +289,8 @@ func (m *Merge) raise(depths []uint32) {
 	}
 }
 
-// folded returns a total of which there are more nodes than a Tree may have, and how many it may have; 0 if there are
-// not that many.
+// folded returns a total that more nodes reach than a Tree may have, and the maximum number for a Tree. It returns 0 if
+// there are not that many nodes.
 func (m *Merge) folded() (least int64, limit int) {
 	var sizes [sizeClasses]struct {
 		nodes int
@@ -318,7 +317,7 @@ func (m *Merge) folded() (least int64, limit int) {
 	return 0, 0
 }
 
-// sizeClasses is how many classes of totals there are: four from each power of two to the next.
+// sizeClasses is the number of classes of totals: four per power of two.
 const sizeClasses = 4 * 63
 
 // sizeClass returns the class of a positive total.
@@ -327,8 +326,8 @@ func sizeClass(total int64) int {
 	return 4*power + int(uint64(total)<<(63-power)>>61&3)
 }
 
-// siftDown puts the cursor with an index of a heap where it belongs, below others. With the heap of the standard
-// library, which calls methods for each step, a flame graph takes a third longer.
+// siftDown moves the cursor at an index down the heap to its place. The heap of the standard library, which calls
+// methods for each step, makes a flame graph take a third longer.
 func siftDown(heap []*cursor, at int) {
 	for {
 		child := 2*at + 1
@@ -346,7 +345,7 @@ func siftDown(heap []*cursor, at int) {
 	}
 }
 
-// siftUp puts the last cursor of a heap where it belongs.
+// siftUp moves the last cursor up the heap to its place.
 func siftUp(heap []*cursor) {
 	for at := len(heap) - 1; at > 0; {
 		parent := (at - 1) / 2

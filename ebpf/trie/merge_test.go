@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// someProfiles are of the same functions and of others, with few stacks and with many, and with none.
+// someProfiles returns profiles with common and different functions: with few, with many and without stacks.
 func someProfiles() []*profile.Profile {
 	return []*profile.Profile{random(3000, 300, 30), random(200, 60, 9), partMaker().Profile, newMaker().Profile}
 }
@@ -28,7 +28,7 @@ func mergeOf(t testing.TB, profiles ...*profile.Profile) *Merge {
 	return m
 }
 
-// withLines gives the locations of each function several lines, and samples the one or the other.
+// withLines spreads the samples of each function over several lines.
 func withLines(p *profile.Profile) *profile.Profile {
 	source := rand.New(rand.NewPCG(3, 4))
 	p = p.Copy()
@@ -52,7 +52,7 @@ func withLines(p *profile.Profile) *profile.Profile {
 	return p
 }
 
-// TestMerge: whatever is too small to be shown, the tree is that of a Builder, which has all nodes at first.
+// TestMerge checks that Merge gives the same tree as a Builder, which keeps all nodes at first, for any limits.
 func TestMerge(t *testing.T) {
 	profiles := append(someProfiles(), withLines(random(2000, 50, 12)), random(3000, 300, 30))
 	m := NewMerge()
@@ -90,7 +90,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMergeOfChoices: what is chosen of profiles has the tree that a Builder makes of it.
+// TestMergeOfChoices checks that Merge and a Builder give the same tree for any Choice.
 func TestMergeOfChoices(t *testing.T) {
 	named := func(part string) func(Frame) bool {
 		return func(f Frame) bool { return strings.Contains(f.Name, part) }
@@ -124,7 +124,7 @@ func TestMergeOfChoices(t *testing.T) {
 	}
 }
 
-// TestMergeTakesLittle: nodes that are too small to be shown take no memory, even if all profiles have others.
+// TestMergeTakesLittle checks that nodes too small to show take no memory, even if they differ in all profiles.
 func TestMergeTakesLittle(t *testing.T) {
 	m := newMaker()
 	for i := range 20_000 {
@@ -140,7 +140,7 @@ func TestMergeTakesLittle(t *testing.T) {
 	}
 }
 
-// TestSizeClasses: larger totals are of the same class or of a later one, and classes are not wide.
+// TestSizeClasses checks that classes are in order of totals, and are narrow.
 func TestSizeClasses(t *testing.T) {
 	for _, total := range []int64{
 		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100, 10_000_000, 19_999_999, 1<<62 - 1, 1 << 62, 1<<63 - 1,
@@ -155,7 +155,7 @@ func TestSizeClasses(t *testing.T) {
 	}
 }
 
-// TestSteps: no total that is tried next to one is below what stepBefore says.
+// TestSteps checks that stepBefore never exceeds the step before a total.
 func TestSteps(t *testing.T) {
 	for total := int64(1); total < 5000; total++ {
 		if before := stepBefore(stepAfter(total)); before > total {
@@ -176,7 +176,7 @@ func BenchmarkMerge(b *testing.B) {
 	b.ReportMetric(float64(f.Nodes()), "nodes")
 }
 
-// TestReset: what is made in the memory of what was there before is what an empty one makes.
+// TestReset checks that results are the same after Reset as with new Merges and Sums.
 func TestReset(t *testing.T) {
 	m := NewMerge()
 	s := m.NewSums(DefaultMaxFunctions)

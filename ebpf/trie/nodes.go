@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// The nodes of a set are in preorder, those below one node in the order of their places. Each is
-//   - a number: its two lowest bits are flags, the others say how many levels its parent is above the node before it;
-//   - with isTwin, how many bytes there are from here to the next node below the same parent, which has the same frame;
+// The nodes of a set are in preorder; the children of a node are in the order of their places. Each node has
+//   - a number: its two lowest bits are flags, the other bits are the levels from the previous node up to its parent;
+//   - with isTwin, the number of bytes from here to the next node with the same parent and the same frame;
 //   - the number of its place;
 //   - with hasSelf, the value of the samples that end in it.
 //
-// The node before the first is the root.
+// The node before the first one is the root.
 const (
 	hasSelf = 1 << iota
 	isTwin
@@ -21,16 +21,16 @@ const (
 // encoder writes the nodes of a set.
 type encoder struct {
 	data []byte
-	way  []encoded // by depth, from 1 on, to the node before
+	way  []encoded // path to the previous node; depth 1 is at index 0
 }
 
 // encoded is a node that was written.
 type encoded struct {
-	begin int // in data
+	begin int // offset in data
 	frame uint32
 }
 
-// enter writes a node of a depth, below the last one of the depth before.
+// enter writes a node at a depth. Its parent is the last node written at the depth above.
 func (e *encoder) enter(depth int, place, frame uint32) {
 	up := len(e.way) + 1 - depth
 	if up > 0 && e.way[depth-1].frame == frame {
@@ -41,13 +41,13 @@ func (e *encoder) enter(depth int, place, frame uint32) {
 	e.data = binary.AppendUvarint(e.data, uint64(place))
 }
 
-// sample writes the value of the samples that end in the node before.
+// sample writes the value of the samples that end in the node written last.
 func (e *encoder) sample(value int64) {
 	e.data[e.way[len(e.way)-1].begin] |= hasSelf
 	e.data = binary.AppendVarint(e.data, value)
 }
 
-// markTwin writes into the node that begins there that the next one to come is its twin.
+// markTwin marks the node at offset begin: the next node to write is its twin.
 func (e *encoder) markTwin(begin int) {
 	e.data[begin] |= isTwin
 	_, size := binary.Uvarint(e.data[begin:])
@@ -56,21 +56,21 @@ func (e *encoder) markTwin(begin int) {
 	e.data = slices.Insert(e.data, at, skipped[:binary.PutUvarint(skipped[:], uint64(len(e.data)-at))]...)
 }
 
-// cursor goes through the nodes of a set.
+// cursor iterates over the nodes of a set.
 type cursor struct {
 	reader
 	from    *Folded
-	numbers []uint32 // of its frames
-	twinAt  int      // depth of the node that it has alone; 0: it has all
+	numbers []uint32 // numbers of its frames in the index of the Merge
+	twinAt  int      // depth of the node that it is limited to, 0 if it has the whole set
 
-	// Of the node that it is at.
-	depth int // from 1 on; 0: it is behind all nodes
+	// The current node.
+	depth int // from 1; 0 after the last node
 	place
 	self int64
-	rest []byte // what begins with a node of the same frame, below the same parent; nil: there is none
+	rest []byte // data from the twin of the node on; nil if it has none
 }
 
-// next goes to the next node. A cursor whose node has a twin must be split instead.
+// next moves to the next node. A cursor at a node with a twin must be split instead.
 func (c *cursor) next() {
 	if len(c.data) == 0 {
 		c.depth = 0
@@ -81,7 +81,7 @@ func (c *cursor) next() {
 	c.read(first)
 }
 
-// read reads what is behind the first number of a node.
+// read reads the rest of a node, after its first number.
 func (c *cursor) read(first uint64) {
 	if first&isTwin != 0 {
 		size := c.unsigned()
@@ -93,7 +93,7 @@ func (c *cursor) read(first uint64) {
 	}
 }
 
-// split leaves the node that c is at, and those below it, to a twin, and goes on to the next one of its frame.
+// split hands the node of c, and the nodes below it, to twin and moves c to the next node of the same frame.
 func (c *cursor) split(twin *cursor) {
 	*twin = *c
 	twin.rest, twin.twinAt = nil, c.depth
@@ -101,13 +101,13 @@ func (c *cursor) split(twin *cursor) {
 	c.read(c.unsigned())
 }
 
-// number returns the number of the frame.
+// number returns the number of the current frame.
 func (c *cursor) number() uint32 { return c.numbers[c.frame] }
 
-// before reports whether c is at a frame that comes before that of another.
+// before reports whether the frame of c is ordered before the frame of other.
 func (c *cursor) before(other *cursor) bool { return c.of.order() < other.of.order() }
 
-// reader reads what an encoder wrote.
+// reader reads the output of an encoder.
 type reader struct{ data []byte }
 
 func (r *reader) unsigned() uint64 {

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// hashed is what can be numbered.
+// hashed is a value that a numbering can hold.
 type hashed interface {
 	comparable
 	hash() uint32
 }
 
-// numbering gives values numbers, from 0 on in the order in which they come: a hash table of numbers takes a small part
-// of the memory of a map that has the values as keys. The zero value is empty.
+// numbering numbers values from 0, in the order in which they are added. It is a hash table of numbers, which takes a
+// small part of the memory of a map with the values as keys. The zero value is empty.
 type numbering[V hashed] struct {
 	values []V      // by number
-	slots  []uint32 // numbers and one, by hash; 0: none. There is a power of two of them
+	slots  []uint32 // number plus 1, by hash; 0 if free. The length is a power of two
 }
 
-// minSlots is how many slots the smallest table has.
+// minSlots is the minimum number of slots of a table.
 const minSlots = 64
 
-// number returns the number of a value, and whether it has just got it.
+// number returns the number of a value. It adds the value, and returns true, if the value is new.
 func (n *numbering[V]) number(of V) (number uint32, isNew bool) {
 	n.grow(len(n.values) + 1)
 	slot := n.slot(of)
@@ -32,19 +32,19 @@ func (n *numbering[V]) number(of V) (number uint32, isNew bool) {
 	return *slot - 1, isNew
 }
 
-// grow makes room for that many values, which is faster than little by little.
+// grow makes room for the given number of values in all, which is faster than growing in small steps.
 func (n *numbering[V]) grow(values int) {
 	if 2*values <= len(n.slots) {
 		return
 	}
 	n.slots = make([]uint32, max(minSlots, 1<<bits.Len(uint(2*values-1))))
-	n.values = slices.Grow(n.values, len(n.slots)/2-len(n.values)) // append would do so in more and smaller steps
+	n.values = slices.Grow(n.values, len(n.slots)/2-len(n.values)) // append would grow in more and smaller steps
 	for i, value := range n.values {
 		*n.slot(value) = uint32(i + 1)
 	}
 }
 
-// slot returns where the number of a value is, or 0 where it is to be.
+// slot returns the slot with the number of a value, or the free slot for it.
 func (n *numbering[V]) slot(of V) *uint32 {
 	mask := uint32(len(n.slots) - 1)
 	for at := of.hash() & mask; ; at = (at + 1) & mask {
@@ -54,15 +54,15 @@ func (n *numbering[V]) slot(of V) *uint32 {
 	}
 }
 
-// clear forgets all values, and keeps the memory.
+// clear removes all values and keeps the memory.
 func (n *numbering[V]) clear() {
 	clear(n.values)
 	clear(n.slots)
 	n.values = n.values[:0]
 }
 
-// spread returns 32 bits that differ for nearly all numbers.
+// spread returns a 32-bit hash that differs for nearly all numbers.
 func spread(of uint64) uint32 { return uint32(of * 0x9e3779b97f4a7c15 >> 32) }
 
-// pairHash spreads pairs of numbers over a table.
+// pairHash returns a hash of a pair of numbers.
 func pairHash(x, y uint32) uint32 { return spread(uint64(x)<<32 | uint64(y)) }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNumbering: values have numbers in the order in which they come, as a map and a list would give them.
+// TestNumbering checks that values are numbered in the order in which they are added, like with a map and a list.
 func TestNumbering(t *testing.T) {
 	var n numbering[sharedFunction]
 	random := rand.New(rand.NewPCG(1, 2))
@@ -30,7 +30,8 @@ func TestNumbering(t *testing.T) {
 	}
 }
 
-// TestSharedFrame: frames are equal if they are the same in everything, and can be read again.
+// TestSharedFrame checks that interned frames are equal only if all their fields are equal, and that they can be read
+// back.
 func TestSharedFrame(t *testing.T) {
 	base := frame{"f", "f.c", 3, mapping{"/bin/a", "id"}, Native, false}
 	if base.share() != base.share() || base.share().open() != base {

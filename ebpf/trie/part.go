@@ -5,36 +5,38 @@ import (
 	"strconv"
 )
 
-// part says which part of stacks with a function a Builder adds, and nothing of others. It is that from the outermost
-// call of the function on or, of callers, up to it, innermost first.
+// part limits a Builder to stacks with a function: to their part from the outermost call of the function on or, with
+// callers, to their part up to that call, innermost first.
 type part struct {
 	function, binary string
 	callers          bool
 }
 
-// NewCallees returns a Builder of what a function calls: of each stack with the function, the part from its outermost
-// call on. It is found by its name as it is shown, and by the path of its binary unless that is "".
+// NewCallees returns a Builder of the callees of a function: of each stack with the function, it adds the part from the
+// outermost call of the function on. The function is identified by its shown name and, unless binary is "", by the path
+// of its binary.
 func NewCallees(show func(name string) string, function, binary string) *Builder {
 	b := NewBuilder(show)
 	b.part = &part{function, binary, false}
 	return b
 }
 
-// NewCallers returns a Builder of who calls a function: of each stack with the function, the part up to its outermost
-// call, innermost first. The function is the first node, its callers are below it.
+// NewCallers returns a Builder of the callers of a function: of each stack with the function, it adds the part up to
+// the outermost call of the function, innermost first. The function is the first node, and its callers are below it.
 func NewCallers(show func(name string) string, function, binary string) *Builder {
 	b := NewBuilder(show)
 	b.part = &part{function, binary, true}
 	return b
 }
 
-// isOf reports whether a frame is one of the function.
+// isOf reports whether a frame belongs to the function.
 func (p *part) isOf(of sharedFrame) bool {
 	f := of.function()
 	return f.name == p.function && (p.binary == "" || f.binary.Value() == p.binary)
 }
 
-// bounds returns where the part of a stack begins and ends, root first, by the index of the function's outermost call.
+// bounds returns the start and end of the part in a stack, root first. call is the index of the function's outermost
+// call, stack the length of the stack.
 func (p *part) bounds(call, stack int) (from, to int) {
 	if p.callers {
 		return 0, call + 1
@@ -42,14 +44,14 @@ func (p *part) bounds(call, stack int) (from, to int) {
 	return call, stack
 }
 
-// partWalker adds stacks to a Builder, or the part of them that it wants, and asks for the numbers of the frames of
-// these alone.
+// partWalker adds stacks, or the part of each stack that the Builder wants, to a Builder. It numbers only the frames
+// that it adds.
 type partWalker struct {
 	*Builder
 	table   table
-	numbers []uint32 // of the Builder's frames and one, by frame; 0: not known yet
+	numbers []uint32 // the Builder's frame number plus 1, by frame of the table; 0 if not known yet
 	path    []uint32 // places, by depth
-	call    int      // depth of the function's outermost call on the path; 0: there is none
+	call    int      // depth of the function's outermost call on the path, 0 if none
 }
 
 func (w *partWalker) begin(t table) { w.table, w.numbers = t, make([]uint32, t.frames) }
@@ -79,7 +81,7 @@ func (w *partWalker) sample(depth int, value int64) {
 	w.addStack(w.stack, value)
 }
 
-// positionOf returns a place as the Builder has it.
+// positionOf returns the Builder's position for a place.
 func (w *partWalker) positionOf(at uint32) position {
 	of := w.table.places[at]
 	if w.numbers[of.frame] == 0 {
@@ -88,14 +90,14 @@ func (w *partWalker) positionOf(at uint32) position {
 	return position{w.numbers[of.frame] - 1, of.line}
 }
 
-// PathID identifies a node by its functions from the root on, so that it means the same node in other profiles: the
-// 64-bit FNV-1a hash of the name and the binary's path of each function, each followed by a zero byte.
+// PathID identifies a node by the functions from the root to it, so that the same node has the same ID in other
+// profiles: the 64-bit FNV-1a hash of the name and the binary's path of each function, each followed by a zero byte.
 type PathID uint64
 
 // RootPath is the PathID of the root.
 const RootPath PathID = 14695981039346656037
 
-// Child returns the PathID of a function that the node calls.
+// Child returns the PathID of a child: the function with the given name and binary, called by the node of id.
 func (id PathID) Child(name, binary string) PathID { return id.add(name).add(binary) }
 
 func (id PathID) add(text string) PathID {
@@ -109,7 +111,7 @@ func (id PathID) add(text string) PathID {
 // String returns id as 16 hexadecimal digits.
 func (id PathID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
 
-// ParsePathID is the reverse of String.
+// ParsePathID parses the result of String.
 func ParsePathID(text string) (PathID, error) {
 	n, err := strconv.ParseUint(text, 16, 64)
 	if err != nil || len(text) != 16 {

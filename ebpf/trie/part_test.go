@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// partMaker has a function that calls itself, and one that is called from two places.
+// partMaker has a recursive function, and a function with two callers.
 func partMaker() *maker {
 	m := newMaker()
 	for _, s := range []struct {
@@ -24,7 +24,7 @@ func partMaker() *maker {
 	return m
 }
 
-// stacksOf writes the nodes of a tree as paths with their totals.
+// stacksOf returns the nodes of a tree as paths with their totals.
 func stacksOf(t *Tree) (out []string) {
 	var way []string
 	for i, frame := range t.Nodes.Frame[1:] {
@@ -77,8 +77,8 @@ func TestBelow(t *testing.T) {
 	checkBelow(t, f.Child("leaf", "a"))
 }
 
-// TestBelowShowsWhatWasFolded: a part has the nodes that the whole tree folds, of the same totals in the same scale,
-// and says of functions what they have everywhere.
+// TestBelowShowsWhatWasFolded checks that a part has nodes that the whole tree folds, with the same totals and scale,
+// and that its functions have the values of the whole profile.
 func TestBelowShowsWhatWasFolded(t *testing.T) {
 	m := newMaker()
 	for i := range 100 {
@@ -110,7 +110,7 @@ func TestBelowShowsWhatWasFolded(t *testing.T) {
 	}
 }
 
-// TestPathID compares with the standard library's FNV-1a.
+// TestPathID compares PathID with the standard library's FNV-1a.
 func TestPathID(t *testing.T) {
 	h := fnv.New64a()
 	h.Write([]byte("main\x00a\x00f\x00\x00"))

@@ -1,7 +1,7 @@
 package trie
 
-// tallies add up self and total of frames, functions and kinds, for who goes through all nodes and enters a node before
-// those below it, and leaves it after them.
+// tallies add up self and total of frames, functions and kinds during a walk through all nodes. The walk must call
+// enter for a node before the nodes below it, and leave after them.
 type tallies struct {
 	frames    []frameTally // by frame
 	functions []tally      // by function
@@ -9,24 +9,23 @@ type tallies struct {
 	base      baseTallies
 }
 
-// tally is what all nodes have of which something is the same. One that is on the way to a node more than once counts
-// once in its total.
+// tally is the sum of the nodes of one frame, function or kind. A recursive one counts once in its total.
 type tally struct {
 	self, total int64
-	active      bool // on the way from the root
+	active      bool // on the current path
 }
 
-// frameTally is the tally of a frame, next to what else is to be tallied.
+// frameTally is the tally of a frame, with the frame's kind and function.
 type frameTally struct {
 	tally
 	kind     Kind
 	function uint32
 }
 
-// outermost says of what a node is the outermost one on the way to it.
+// outermost records whether a node is the outermost one of its frame, function and kind on the path.
 type outermost struct{ frame, function, kind bool }
 
-// begin makes the tallies of all frames of x, which have nothing yet.
+// begin makes zero tallies for all frames of x.
 func (t *tallies) begin(x *index) {
 	t.frames = grown(t.frames, len(x.frames.values), 0)
 	for i := range t.frames {
@@ -36,13 +35,13 @@ func (t *tallies) begin(x *index) {
 	t.kinds, t.base = [kinds]tally{}, baseTallies{}
 }
 
-// enter puts a node on the way. leave wants to know what it returns.
+// enter puts a node on the current path. Its result must be passed to leave.
 func (t *tallies) enter(frame uint32) outermost {
 	f := &t.frames[frame]
 	return outermost{f.enter(), t.functions[f.function].enter(), t.kinds[f.kind].enter()}
 }
 
-// leave takes a node off the way, and adds what it has.
+// leave removes a node from the current path, and adds its values.
 func (t *tallies) leave(frame uint32, self, total int64, of outermost) {
 	f := &t.frames[frame]
 	f.leave(self, total, of.frame)
@@ -69,10 +68,10 @@ func (t *tally) appendTo(self, total []int64, scale int64) ([]int64, []int64) {
 	return append(self, t.self/scale), append(total, t.total/scale)
 }
 
-// baseTallies are what of tallies is of the base, if profiles are compared.
+// baseTallies are the base's share of tallies, if profiles are compared.
 type baseTallies struct{ frames, functions []tally }
 
-// addBase adds what of a node is of the base, with what enter returned for it.
+// addBase adds the base's share of a node. of is the result of enter for the node.
 func (t *tallies) addBase(frame uint32, base [2]int64, of outermost) {
 	if t.base.frames == nil {
 		t.base = baseTallies{make([]tally, len(t.frames)), make([]tally, len(t.functions))}

@@ -8,86 +8,87 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// DefaultMaxFunctions bounds the functions that Sums keep apart: some 300 bytes each, with their names.
+// DefaultMaxFunctions is the default number of functions that Sums list separately. Each takes some 300 bytes with its
+// name.
 const DefaultMaxFunctions = 250_000
 
-// OtherFunctions names those functions that Sums add up as one.
+// OtherFunctions is the name of the sum of all functions past the maximum of Sums.
 const OtherFunctions = "(other functions)"
 
-// Function is what all samples have of one function in one binary, with all its places.
+// Function is the sum of all samples for one function in one binary, at any line.
 type Function struct {
 	Name   string `json:"name"`
-	Binary string `json:"binary"` // path of the file that the code is in; "" for none
+	Binary string `json:"binary"` // path of the file with the code, "" if none
 	Kind   string `json:"kind"`
 	Self   int64  `json:"self"`
-	Total  int64  `json:"total"` // a function that calls itself counts once
+	Total  int64  `json:"total"` // a recursive function counts once
 }
 
 // Sums adds up self and total of functions, without the tree that a Builder makes: its memory is bounded by the number
 // of functions, however many different stacks there are. It is not safe for concurrent use.
 type Sums struct {
-	match func(text string) bool // what is searched for; nil for nothing
+	match func(text string) bool // the search; nil if none
 	most  int
 	index *index
 
 	sampleType profile.ValueType
 	total      int64
 	found      int64
-	frames     []summedFrame // by their numbers
-	functions  []summed      // by their numbers, and those that are too many
-	came       []uint32      // numbers of the functions that were added
+	frames     []summedFrame // by frame number
+	functions  []summed      // by function number; at index most the sum of all further functions
+	came       []uint32      // numbers of the functions, in the order of their first sample
 
-	at  []uint32 // number of the frame and one, by frame of what is added; 0: not known yet. Scratch of Add
+	at  []uint32 // frame number plus 1, by frame of the Folded being added; 0 if not known yet. Scratch of Add
 	way []onWay  // scratch of Add
 }
 
-// summedFrame is what is known of a frame.
+// summedFrame holds what Sums need for a frame.
 type summedFrame struct {
-	function uint32 // that it counts for
+	function uint32 // the function that the frame counts for
 	known    bool
-	found    bool // it is searched for
+	found    bool // it matches the search
 }
 
-// summed is what is known of a function.
+// summed is the sum for one function.
 type summed struct {
 	self, total int64
 	kind        Kind
 	came        bool
-	found       bool // a frame of it is searched for
-	active      bool // it is on the way to a node that is added
+	found       bool // a frame of it matches the search
+	active      bool // it is on the current path
 }
 
-// NewSums returns empty Sums of at most most functions: those that come later are one together, OtherFunctions.
+// NewSums returns empty Sums of at most most functions. Further functions are added up as OtherFunctions.
 func NewSums(most int) *Sums {
 	return &Sums{most: most, index: &index{}}
 }
 
-// NewSums returns empty Sums that have their frames from b, which takes less memory than two lists of them. Both are
-// Reset together.
+// NewSums returns empty Sums that share the frames of b, which saves the memory of a second list. b and the Sums must
+// be Reset together.
 func (b *Builder) NewSums(most int) *Sums { return &Sums{most: most, index: b.index} }
 
-// Search makes s find functions whose name, source file or binary has the text, in upper or lower case, or matches
-// it as a regular expression. It goes before Add.
+// Search limits s to functions whose name, source file or binary contains the text, ignoring case, or matches it as a
+// regular expression. It must be called before Add.
 func (s *Sums) Search(text string) {
 	lower := strings.ToLower(text)
-	pattern, err := regexp.Compile("(?i)" + text) // one that is not valid is searched for as it is
+	pattern, err := regexp.Compile("(?i)" + text) // an invalid pattern is searched for literally
 	s.match = func(in string) bool {
 		return in != "" && (strings.Contains(strings.ToLower(in), lower) || err == nil && pattern.MatchString(in))
 	}
 }
 
-// Unit returns the unit of values, such as nanoseconds; "" before a profile was added.
+// Unit returns the unit of values, such as nanoseconds, or "" before the first Add.
 func (s *Sums) Unit() string { return s.sampleType.Unit }
 
 // Total returns the sum of the samples' values.
 func (s *Sums) Total() int64 { return s.total }
 
-// Found returns the value of the samples that have what is searched for.
+// Found returns the value of the samples with a frame that matches the search.
 func (s *Sums) Found() int64 { return s.found }
 
-// Functions returns the functions of all that was added, in the order in which they came. With a search it returns
-// those that are found alone. Builds of a binary, and inlined copies, are one function; its kind is that of the copy
-// that was seen first.
+// Functions returns the functions of the added profiles, in the order in which they first occurred. With a search it
+// returns only matching functions. Builds of a binary, and inlined copies, are one function; its kind is the kind of
+// the first copy seen.
 func (s *Sums) Functions() []Function {
 	out := make([]Function, 0, len(s.came))
 	for _, number := range s.came {
@@ -103,7 +104,7 @@ func (s *Sums) Functions() []Function {
 	return out
 }
 
-// Reset empties s, and ends its search. It keeps the memory of functions for those to come, and the frames.
+// Reset empties s, and ends its search. It keeps the frames, and the memory of functions for reuse.
 func (s *Sums) Reset() {
 	s.index.shrink()
 	s.match, s.sampleType, s.total, s.found = nil, profile.ValueType{}, 0, 0
@@ -112,7 +113,7 @@ func (s *Sums) Reset() {
 	s.came = s.came[:0]
 }
 
-// Add adds what is chosen of a Folded. All must have the same sample type.
+// Add adds the chosen samples of a Folded. All must have the same sample type.
 func (s *Sums) Add(of *Folded, c Choice) (added Added, err error) {
 	if s.sampleType, err = sameType(s.sampleType, of.sampleType); err != nil {
 		return added, err
@@ -124,7 +125,8 @@ func (s *Sums) Add(of *Folded, c Choice) (added Added, err error) {
 	return added, nil
 }
 
-// sameType returns the type of profiles after one more, or an error if it is of another type.
+// sameType returns the common sample type of the profiles so far and one more profile, or an error if the types differ.
+// was is empty before the first profile.
 func sameType(was, is profile.ValueType) (profile.ValueType, error) {
 	if was.Type != "" && (is.Type != was.Type || is.Unit != was.Unit) {
 		return was, fmt.Errorf("profiles of %s in %s and of %s in %s cannot be added up",
@@ -137,15 +139,15 @@ func sameType(was, is profile.ValueType) (profile.ValueType, error) {
 type sumWalker struct {
 	*Sums
 	table     table
-	isOnFound bool // a frame on the way is found
+	isOnFound bool // a frame on the current path matches the search
 }
 
-// onWay is a frame on the way.
+// onWay is a frame on the current path.
 type onWay struct {
 	function  uint32
-	total     int64 // of the samples there and below
-	outermost bool  // of its function
-	wasFound  bool  // before it
+	total     int64 // value of the samples at the frame and below
+	outermost bool  // it is the outermost frame of its function
+	wasFound  bool  // isOnFound above this frame
 }
 
 func (w *sumWalker) begin(t table) {
@@ -175,7 +177,7 @@ func (w *sumWalker) sample(depth int, value int64) {
 	}
 }
 
-// leaveTo takes the frames below a depth off the way.
+// leaveTo removes the frames below a depth from the current path.
 func (w *sumWalker) leaveTo(depth int) {
 	for len(w.way) > depth {
 		last := w.way[len(w.way)-1]
@@ -191,7 +193,7 @@ func (w *sumWalker) leaveTo(depth int) {
 	}
 }
 
-// of returns what is known of the frame of a place.
+// of returns the summedFrame of a place.
 func (w *sumWalker) of(place uint32) *summedFrame {
 	at := &w.table.places[place]
 	if number := w.at[at.frame]; number != 0 {
@@ -209,7 +211,7 @@ func (w *sumWalker) of(place uint32) *summedFrame {
 	return known
 }
 
-// frameOf returns what is known of a frame that was not met before.
+// frameOf returns the summedFrame of a new frame, and counts its function as seen.
 func (w *sumWalker) frameOf(number uint32, of sharedFrame) summedFrame {
 	function, kind := min(w.index.functionOf[number], uint32(w.most)), of.kind()
 	if int(function) == w.most {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// byName adds partMaker up, and returns what is known of its functions.
+// byName adds up partMaker, and returns its functions by name.
 func byName(t *testing.T, s *Sums) map[string]Function {
 	t.Helper()
 	if _, err := s.Add(fold(t, nil, partMaker().Profile), Choice{}); err != nil {
@@ -41,13 +41,13 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestSumsAreBounded: the functions beyond the limit are one, which counts once for each sample.
+// TestSumsAreBounded checks that the functions beyond the limit are one function, which counts once for each sample.
 func TestSumsAreBounded(t *testing.T) {
 	checkFunctions(t, byName(t, NewSums(1)), Function{"main", "a", "native", 7, 17},
 		Function{OtherFunctions, "", "small", 10, 10})
 }
 
-// TestSumsOfSearch: samples with several functions that are found count once.
+// TestSumsOfSearch checks that samples with several matching functions count once.
 func TestSumsOfSearch(t *testing.T) {
 	for text, want := range map[string]struct {
 		found     int64

@@ -7,13 +7,13 @@ import (
 	"unique"
 )
 
-// Tree is what is shown: JSON of few and short arrays. A frame is a function; a node is a
-// frame below its callers. Texts are indexes into Strings.
+// Tree is the sum of profiles in a form to show: JSON of a few short arrays. A frame is a function; a node is a frame
+// below its callers. Columns of names and files hold indexes into Strings.
 type Tree struct {
-	Type  string `json:"type"`  // what is counted, such as "cpu"
-	Unit  string `json:"unit"`  // of the values, such as "nanoseconds"
-	Scale int64  `json:"scale"` // all values are in multiples of it
-	Total int64  `json:"total"` // of all samples
+	Type  string `json:"type"`  // the sample type, such as "cpu"
+	Unit  string `json:"unit"`  // unit of the values, such as "nanoseconds"
+	Scale int64  `json:"scale"` // all values are multiples of it
+	Total int64  `json:"total"` // value of all samples
 
 	Kinds     Kinds     `json:"kinds"`
 	Strings   []string  `json:"strings"`
@@ -26,68 +26,68 @@ type Tree struct {
 	Diff *Diff `json:"diff,omitempty"` // nil unless two profiles are compared
 }
 
-// Kinds are the columns of the kinds of frames. Self is of the samples whose leaf is of a kind,
-// Total of those that have a frame of it.
+// Kinds are the columns of the kinds of frames. Self is the value of the samples whose leaf is of the kind, Total the
+// value of the samples with any frame of the kind.
 type Kinds struct {
 	Name  []string `json:"name"`
 	Self  []int64  `json:"self"`
 	Total []int64  `json:"total"`
 }
 
-// Mappings are the files that code is in.
+// Mappings are the columns of the files with the code.
 type Mappings struct {
 	File    []int32 `json:"file"`
 	BuildID []int32 `json:"build"`
 }
 
-// Functions are the columns of what people call a function: all frames of one name and file, inlined or not, of
-// whatever build. Self and Total are of the whole profile.
+// Functions are the columns of the functions. All frames of one name and file, inlined or not, of any build, are one
+// function. Self and Total are for the whole profile.
 type Functions struct {
 	Self  []int64 `json:"self"`
 	Total []int64 `json:"total"`
 
-	// With Tree.Diff: what is of the base.
+	// With Tree.Diff, the base's share.
 	BaseSelf  []int64 `json:"base_self,omitempty"`
 	BaseTotal []int64 `json:"base_total,omitempty"`
 }
 
-// Frames are the columns of the frames. Self and Total are of the whole profile, with what
-// is omitted from the nodes. A frame that is below itself counts once in Total.
+// Frames are the columns of the frames. Self and Total are for the whole profile, including omitted nodes. A recursive
+// frame counts once in Total.
 type Frames struct {
 	Name    []int32 `json:"name"`
 	File    []int32 `json:"file"`
-	Start   []int64 `json:"start"`   // the line where the function begins, 0 if not known
-	Mapping []int32 `json:"mapping"` // -1 for none
-	Kind    []int32 `json:"kind"`    // into Kinds
+	Start   []int64 `json:"start"`   // first line of the function, 0 if unknown
+	Mapping []int32 `json:"mapping"` // index into Mappings, -1 for none
+	Kind    []int32 `json:"kind"`    // index into Kinds
 	Inlined []int32 `json:"inlined"` // 1 for a function inlined into its caller
-	Of      []int32 `json:"of"`      // into Functions
+	Of      []int32 `json:"of"`      // index into Functions
 	Self    []int64 `json:"self"`
 	Total   []int64 `json:"total"`
 
-	// With Tree.Diff: what is of the base.
+	// With Tree.Diff, the base's share.
 	BaseSelf  []int64 `json:"base_self,omitempty"`
 	BaseTotal []int64 `json:"base_total,omitempty"`
 }
 
-// Nodes are the columns of the nodes in preorder: the children of a node follow it, the
-// largest first, and are one deeper. The first node is the root, which is no frame.
+// Nodes are the columns of the nodes in preorder: the children of a node follow it, the largest first, at the next
+// depth. The first node is the root, which has no frame.
 type Nodes struct {
-	Frame []int32 `json:"frame"` // -1 for the root; for Small ones -1-n, with n the number of nodes that it stands for
+	Frame []int32 `json:"frame"` // -1 for the root; -1-n for a Small node that stands for n nodes
 	Depth []int32 `json:"depth"`
-	Line  []int32 `json:"line"` // where the frame was, 0 if that is several or unknown lines
+	Line  []int32 `json:"line"` // source line, 0 if unknown or if there are several
 	Self  []int64 `json:"self"`
 	Total []int64 `json:"total"`
 
-	// With Tree.Diff: what is of the base.
+	// With Tree.Diff, the base's share.
 	BaseSelf  []int64 `json:"base_self,omitempty"`
 	BaseTotal []int64 `json:"base_total,omitempty"`
 }
 
-// Omitted says what the nodes do not show.
+// Omitted describes the nodes that were folded.
 type Omitted struct {
-	Nodes int   `json:"nodes"` // as many as were folded
-	Self  int64 `json:"self"`  // value of the samples that end in them
-	Below int64 `json:"below"` // nodes were folded whose total is below this
+	Nodes int   `json:"nodes"` // number of folded nodes
+	Self  int64 `json:"self"`  // value of the samples that end in folded nodes
+	Below int64 `json:"below"` // only nodes with a total below this were folded
 }
 
 // Limits of a Tree unless Options say otherwise.
@@ -95,17 +95,18 @@ const (
 	DefaultShare    = 0.001
 	DefaultEnough   = 12_000
 	DefaultMaxNodes = 20_000
-	maxTopFrames    = 200 // functions by self that are in the tree though no node shows them
+	maxTopFrames    = 200 // functions with the largest self to write even if no node shows them
 )
 
-// Options say what is too small to show.
+// Options limit the nodes of a Tree. Nodes with a smaller share than Share are folded, the smallest first, until Enough
+// are left.
 type Options struct {
-	Share    float64 // nodes with less than this share of all may be folded; 0 for DefaultShare, negative for none
-	Enough   int     // of these, nodes are folded until as many are left; 0 for DefaultEnough
-	MaxNodes int     // at most as many nodes are left, whatever their share; 0 for DefaultMaxNodes
+	Share    float64 // nodes with a smaller share of the total may be folded; 0 for DefaultShare, negative for none
+	Enough   int     // number of nodes at which folding by Share stops; 0 for DefaultEnough
+	MaxNodes int     // maximum number of nodes, regardless of their share; 0 for DefaultMaxNodes
 }
 
-// withDefaults returns o with what it does not say.
+// withDefaults returns o with defaults for the unset fields.
 func (o Options) withDefaults() Options {
 	if o.Share == 0 {
 		o.Share = DefaultShare
@@ -119,10 +120,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// small returns the total of the largest nodes of less than Share.
+// small returns the total below which a node has less than Share of the whole.
 func (o Options) small(total int64) int64 { return int64(math.Ceil(o.Share * float64(total))) }
 
-// Tree returns the sum of what was added.
+// Tree returns the sum of the added profiles.
 func (b *Builder) Tree(o Options) *Tree {
 	b.settle()
 	b.tallies.begin(b.index)
@@ -133,7 +134,7 @@ func (b *Builder) Tree(o Options) *Tree {
 	return b.write(o.withDefaults(), b.scale(), nil)
 }
 
-// tally adds a node, and all below it, to the tallies.
+// tally adds a node and all nodes below it to the tallies.
 func (b *Builder) tally(at uint32, all *children) {
 	n := &b.nodes[at]
 	outer := b.tallies.enter(n.frame)
@@ -146,8 +147,8 @@ func (b *Builder) tally(at uint32, all *children) {
 	b.tallies.leave(n.frame, n.self, n.total, outer)
 }
 
-// write returns a Tree of nodes that have their totals, and of the tallies of all. It writes those that are shown into
-// the memory of room.
+// write returns a Tree of the nodes and the tallies. The totals of nodes must be set. The nodes to show are written
+// into the memory of room.
 func (g *graph) write(o Options, scale int64, room []node) *Tree {
 	g.emptyTree()
 	w := writer{
@@ -170,7 +171,7 @@ func (g *graph) write(o Options, scale int64, room []node) *Tree {
 	return w.tree
 }
 
-// makeRoom makes room for the nodes, and for about as many frames as they have.
+// makeRoom makes room for the nodes, and for an estimated number of frames.
 func (w *writer) makeRoom() {
 	n, out := len(w.nodes), &w.tree.Nodes
 	for i := range w.nodes {
@@ -180,14 +181,14 @@ func (w *writer) makeRoom() {
 	}
 	out.Frame, out.Depth, out.Line = slices.Grow(out.Frame, n), slices.Grow(out.Depth, n), slices.Grow(out.Line, n)
 	out.Self, out.Total = slices.Grow(out.Self, n), slices.Grow(out.Total, n)
-	frames := min(n/2, len(w.index.frames.values)) // many nodes are of frames that others are of, too
+	frames := min(n/2, len(w.index.frames.values)) // many nodes share a frame
 	w.tree.Frames.grow(frames)
 	of := &w.tree.Functions
 	of.Self, of.Total = slices.Grow(of.Self, frames), slices.Grow(of.Total, frames)
 	w.tree.Strings, w.nameTexts = slices.Grow(w.tree.Strings, frames), slices.Grow(w.nameTexts, frames)
 }
 
-// grow makes room for about as many frames.
+// grow makes room for n more frames.
 func (f *Frames) grow(n int) {
 	for _, column := range []*[]int32{&f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of} {
 		*column = slices.Grow(*column, n)
@@ -197,7 +198,7 @@ func (f *Frames) grow(n int) {
 	}
 }
 
-// fold decides what is shown, and drops the other nodes.
+// fold drops the nodes that are too small to show.
 func (w *writer) fold(o Options, room []node) {
 	f := folding{nodes: w.graph.nodes, depths: depthsOf(w.graph.nodes, &w.begins)}
 	f.marks = emptied(&w.scratch.children, len(f.nodes))
@@ -206,7 +207,7 @@ func (w *writer) fold(o Options, room []node) {
 	var moved []uint32
 	w.nodes, moved = compact(room, f.nodes, f.least, f.depths, &w.scratch.children)
 	for i, base := range w.graph.ofBase {
-		if int(moved[i]) == len(w.ofBase) { // the node was not folded into one before it
+		if int(moved[i]) == len(w.ofBase) { // the node was kept
 			w.ofBase = append(w.ofBase, base)
 		}
 	}
@@ -218,7 +219,7 @@ func (w *writer) fold(o Options, room []node) {
 	}
 }
 
-// emptyTree makes an empty Tree, in the memory of one that was there before reset.
+// emptyTree makes an empty Tree, in the memory of the Tree that reset kept, if any.
 func (g *graph) emptyTree() {
 	t := g.spare
 	if t == nil {
@@ -237,14 +238,14 @@ func (g *graph) emptyTree() {
 	} {
 		*column = emptyColumn(*column)
 	}
-	clear(t.Strings) // they may be of frames that nobody else has
+	clear(t.Strings) // so that the strings of dropped frames can be freed
 	t.Strings = emptyColumn(t.Strings)
 	g.files.clear()
 	g.fileTexts, g.nameTexts = g.fileTexts[:0], g.nameTexts[:0]
 	t.Omitted = Omitted{}
 }
 
-// emptyColumn returns an empty slice, which is [] in JSON and not null, in the memory of another.
+// emptyColumn empties a slice and keeps its memory. The result is never nil: JSON must have [], not null.
 func emptyColumn[T any](column []T) []T {
 	if column == nil {
 		return []T{}
@@ -266,7 +267,7 @@ func (b *Builder) scale() int64 {
 	return max(1, scale)
 }
 
-// commonDivisor returns the largest number that divides both; 0 is divided by all.
+// commonDivisor returns the greatest common divisor of x and y. 0 counts as a multiple of every number.
 func commonDivisor(x, y int64) int64 {
 	for y != 0 {
 		x, y = y, x%y
@@ -276,14 +277,14 @@ func commonDivisor(x, y int64) int64 {
 
 // children are the children of each node.
 type children struct {
-	list []uint32 // those of the first node, then those of the second, and so on
-	from []uint32 // where they begin, by node, and at last the end
+	list []uint32 // the children of the first node, of the second node, and so on
+	from []uint32 // start in list by node, then the end of list
 }
 
 // of returns the children of a node.
 func (c *children) of(at uint32) []uint32 { return c.list[c.from[at]:c.from[at+1]] }
 
-// childrenOf returns the children of each node, in the memory of others.
+// childrenOf returns the children of each node. It uses the memory of lists and begins.
 func childrenOf(nodes []node, lists, begins *[]uint32) *children {
 	*lists, *begins = grown(*lists, len(nodes)-1, cap(nodes)), grown(*begins, len(nodes)+1, cap(nodes)+1)
 	c := &children{list: *lists, from: *begins}
@@ -292,7 +293,7 @@ func childrenOf(nodes []node, lists, begins *[]uint32) *children {
 		c.from[nodes[i].parent]++
 	}
 	end := uint32(0)
-	for i, n := range c.from { // ends, which become begins as the list is filled from its back
+	for i, n := range c.from { // ends; filling the list from the back turns them into starts
 		end += n
 		c.from[i] = end
 	}
@@ -304,7 +305,7 @@ func childrenOf(nodes []node, lists, begins *[]uint32) *children {
 	return c
 }
 
-// compareNodes orders the children of a node, the largest first.
+// compareNodes orders the children of a node by total, the largest first.
 func (w *writer) compareNodes(x, y uint32) int {
 	m, n := &w.nodes[x], &w.nodes[y]
 	if m.total != n.total {
@@ -316,16 +317,16 @@ func (w *writer) compareNodes(x, y uint32) int {
 // writer writes a graph as a Tree.
 type writer struct {
 	*graph
-	nodes    []node // that are shown
+	nodes    []node // the nodes to show
 	ofBase   [][2]int64
 	children *children
 
 	byMapping   map[[2]unique.Handle[string]]int32 // by file and build ID
-	frameIDs    []uint32                           // places in the tree by frame, from 1 on; 0: none yet
-	functionIDs []uint32                           // and by function
+	frameIDs    []uint32                           // index in the tree plus 1, by frame; 0 if not written yet
+	functionIDs []uint32                           // the same by function
 }
 
-// node writes a node and those below it.
+// node writes a node and all nodes below it.
 func (w *writer) node(at uint32, depth int) {
 	n := &w.nodes[at]
 	id := int32(-1)
@@ -334,7 +335,7 @@ func (w *writer) node(at uint32, depth int) {
 	}
 	base := w.baseOf(at)
 	w.writeNode(id, depth, n, base)
-	rest, ofBase := n.total-n.self, base[1]-base[0] // of those that are folded
+	rest, ofBase := n.total-n.self, base[1]-base[0] // the value of the folded children
 	for _, child := range w.children.of(at) {
 		w.node(child, depth+1)
 		rest, ofBase = rest-w.nodes[child].total, ofBase-w.baseOf(child)[1]
@@ -347,7 +348,7 @@ func (w *writer) node(at uint32, depth int) {
 	w.tree.Omitted.Self += rest
 }
 
-// baseOf returns what of a node's self and total is of the base.
+// baseOf returns the base's share of a node's self and total.
 func (w *writer) baseOf(at uint32) (base [2]int64) {
 	if w.ofBase != nil {
 		base = w.ofBase[at]
@@ -367,7 +368,7 @@ func (w *writer) writeNode(frame int32, depth int, n *node, base [2]int64) {
 	}
 }
 
-// top writes the functions with most self that no node shows.
+// top writes the frames with the largest self, including frames that no node shows.
 func (w *writer) top() {
 	compare := func(x, y uint32) int {
 		if m, n := w.tallies.frames[x].self, w.tallies.frames[y].self; m != n {
@@ -375,7 +376,7 @@ func (w *writer) top() {
 		}
 		return compareFrames(w.index.at(x), w.index.at(y))
 	}
-	ids := make([]uint32, 0, maxTopFrames+1) // in order: to sort all functions takes several times as long
+	ids := make([]uint32, 0, maxTopFrames+1) // sorted; sorting all frames takes several times as long
 	for i := range w.tallies.frames {
 		id := uint32(i)
 		if w.tallies.frames[id].self <= 0 || len(ids) == maxTopFrames && compare(id, ids[maxTopFrames-1]) > 0 {
@@ -390,7 +391,7 @@ func (w *writer) top() {
 	}
 }
 
-// frameID returns the place of a frame in the tree.
+// frameID returns the index of a frame in the tree, and writes the frame if it is not there yet.
 func (w *writer) frameID(id uint32) int32 {
 	if at := w.frameIDs[id]; at > 0 {
 		return int32(at - 1)
@@ -417,7 +418,7 @@ func (w *writer) frameID(id uint32) int32 {
 	return at
 }
 
-// functionID returns the place of a function in the tree.
+// functionID returns the index of a function in the tree, and writes the function if it is not there yet.
 func (w *writer) functionID(id uint32) int32 {
 	if at := w.functionIDs[id]; at > 0 {
 		return int32(at - 1)
@@ -449,7 +450,7 @@ func (w *writer) mapping(file, buildID unique.Handle[string]) int32 {
 	return at
 }
 
-// fileText returns the place of the name of a file, or of a build ID, in the tree's texts.
+// fileText returns the index of a file name or build ID in the tree's strings.
 func (w *writer) fileText(of unique.Handle[string]) int32 {
 	number, isNew := w.files.number(sharedText{of})
 	if isNew {
@@ -458,7 +459,7 @@ func (w *writer) fileText(of unique.Handle[string]) int32 {
 	return w.fileTexts[number]
 }
 
-// text adds a text to those of the tree, and returns its place.
+// text appends a string to the tree's strings and returns its index.
 func (w *writer) text(s string) int32 {
 	w.tree.Strings = append(w.tree.Strings, s)
 	return int32(len(w.tree.Strings) - 1)

@@ -1,5 +1,5 @@
-// Package trie adds up the stacks of pprof profiles as a tree, the form that a flame graph
-// is drawn from. It knows nothing but pprof's format.
+// Package trie adds up the stacks of pprof profiles as a tree, the input of a flame graph. It depends only on pprof's
+// format.
 package trie
 
 import (
@@ -10,40 +10,40 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Builder adds up profiles, and keeps all nodes: see Merge for what is folded. It is not safe for concurrent use.
+// Builder adds up profiles and keeps all nodes; Merge folds small nodes instead. It is not safe for concurrent use.
 type Builder struct {
 	graph
 	show func(name string) string
-	made map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
-	// the profile that is read says of no function which file it is in
+	made map[madeOf]uint32 // frame numbers by madeOf; only for the profile being added
+	// no mapping of the profile being added names a file
 	noFiles bool
 	edges   edges
 	texts   texts
 
-	ratio float64    // of the value of samples, while those of the base are added
-	base  bool       // those of the base are added
-	was   string     // what the program of the base is called,
-	is    string     // and what the same one is called in the new profiles
-	part  *part      // of stacks that are added; nil: all of them
-	stack []position // of a sample, root first; scratch of add
+	ratio float64    // factor for the values of the base's samples
+	base  bool       // the base is being added
+	was   string     // name of the program in the base
+	is    string     // name of the same program in the new profiles
+	part  *part      // the part of stacks to add; nil for whole stacks
+	stack []position // the sample's stack, root first; scratch of add
 }
 
-// graph is stacks that were added up: what a Tree is written from.
+// graph is the sum of stacks. A Tree is written from it.
 type graph struct {
 	sampleType profile.ValueType
 	total      int64
-	index      *index // of frames
+	index      *index // the frames
 	nodes      []node // a parent comes before its children; the first is the root
 
-	diff   *Diff      // of a builder that compares, or nil
-	ofBase [][2]int64 // by node, what of self and total is of the base; nil unless profiles are compared
+	diff   *Diff      // nil unless profiles are compared
+	ofBase [][2]int64 // by node, the base's share of self and total; nil unless profiles are compared
 	scratch
 }
 
 func newGraph() graph { return graph{index: &index{}, nodes: make([]node, 1)} }
 
-// madeOf is what a frame of a function that has a name is made of. It is found in a fraction of the time that the frame
-// takes, and most functions are met at many places.
+// madeOf is the key of a frame of a named function. A lookup takes a fraction of the time of building the frame, and
+// most functions occur at many locations.
 type madeOf struct {
 	function *profile.Function
 	mapping  *profile.Mapping
@@ -54,27 +54,26 @@ type madeOf struct {
 type node struct {
 	frame       uint32
 	parent      uint32
-	line        int32 // where the frame was, 0 if at several lines or at unknown ones
-	folded      int32 // how many nodes below it are in its total, and not among the nodes
+	line        int32 // source line, 0 if unknown or if there are several
+	folded      int32 // number of folded nodes below it: in its total, but not in nodes
 	self, total int64
 }
 
-// NewBuilder returns an empty Builder. It shows functions by the names that show returns for
-// theirs, if it is not nil.
+// NewBuilder returns an empty Builder. show, if not nil, maps the names of functions to the names to show.
 func NewBuilder(show func(name string) string) *Builder {
 	return &Builder{graph: newGraph(), show: show}
 }
 
-// Nodes returns the number of nodes: a measure of the memory that b takes, some 100 bytes each.
+// Nodes returns the number of nodes. Each takes some 100 bytes of memory.
 func (b *Builder) Nodes() int { return len(b.nodes) }
 
-// Unit returns the unit of values, such as nanoseconds; "" before a profile was added.
+// Unit returns the unit of values, such as nanoseconds, or "" before the first Add.
 func (g *graph) Unit() string { return g.sampleType.Unit }
 
 // Total returns the sum of the samples' values.
 func (g *graph) Total() int64 { return g.total }
 
-// Add adds the values of a profile's default sample type. All profiles must have the same one.
+// Add adds the values of a profile's default sample type, which must be the same for all profiles.
 func (b *Builder) Add(p *profile.Profile) error {
 	index, err := p.SampleIndexByName("")
 	if err != nil {
@@ -105,7 +104,7 @@ type position struct {
 
 func (p position) hash() uint32 { return pairHash(p.frame, uint32(p.line)) }
 
-// shortLine returns the number of a line, 0 for one that no source file has.
+// shortLine returns a line number, or 0 if it is out of range.
 func shortLine(line int64) int32 {
 	if line < 0 || line > math.MaxInt32 {
 		return 0
@@ -113,7 +112,7 @@ func shortLine(line int64) int32 {
 	return int32(line)
 }
 
-// add adds a sample. known holds the positions of locations, root first.
+// add adds a sample. known caches the positions of locations, root first.
 func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[position]) {
 	if b.base {
 		value = int64(math.Round(float64(value) * b.ratio))
@@ -133,7 +132,7 @@ func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[positio
 	b.addStack(stack, value)
 }
 
-// addStack adds a stack, root first, or the part of one that b has. It may change it.
+// addStack adds a stack, or the part of a stack that b adds, root first. It may change the slice.
 func (b *Builder) addStack(stack []position, value int64) {
 	if b.part != nil && b.part.callers {
 		slices.Reverse(stack)
@@ -145,7 +144,7 @@ func (b *Builder) addStack(stack []position, value int64) {
 	b.count(at, value)
 }
 
-// stackOf returns the positions of a sample, root first, until the next call.
+// stackOf returns the positions of a sample, root first. The slice is valid until the next call.
 func (b *Builder) stackOf(s *profile.Sample, known *perLocation[position]) []position {
 	b.stack = b.stack[:0]
 	for i := len(s.Location) - 1; i >= 0; i-- {
@@ -198,7 +197,7 @@ func (b *Builder) settle() {
 	}
 }
 
-// positions returns what a location stands for, outermost function first.
+// positions returns the positions of a location, outermost function first.
 func (b *Builder) positions(l *profile.Location) []position {
 	if len(l.Line) == 0 {
 		name := AddressName(l)
@@ -211,7 +210,7 @@ func (b *Builder) positions(l *profile.Location) []position {
 	return out
 }
 
-// frameAt returns the number of the frame of a location's line.
+// frameAt returns the number of the frame at a line of a location.
 func (b *Builder) frameAt(l *profile.Location, line int) uint32 {
 	of := madeOf{l.Line[line].Function, l.Mapping, line < len(l.Line)-1}
 	if number, ok := b.made[of]; ok {
@@ -226,7 +225,7 @@ func (b *Builder) frameAt(l *profile.Location, line int) uint32 {
 		f.name = AddressName(l)
 	}
 	f.kind = KindOf(l.Mapping, f.name, f.inlined)
-	if b.noFiles && f.kind == Other { // as of other profilers, and of folded stacks
+	if b.noFiles && f.kind == Other { // profiles of other profilers, and folded stacks
 		f.kind = Native
 		if f.inlined {
 			f.kind = Inlined
@@ -239,7 +238,7 @@ func (b *Builder) frameAt(l *profile.Location, line int) uint32 {
 	return number
 }
 
-// shown returns what a function is called.
+// shown returns the name to show for a function.
 func (b *Builder) shown(name string) string {
 	if b.show == nil {
 		return name
@@ -250,11 +249,11 @@ func (b *Builder) shown(name string) string {
 // frame returns the number of a frame.
 func (b *Builder) frame(f frame) uint32 { return b.index.frame(b.texts.share(&f)) }
 
-// maxSpareNodes is of how many nodes reset keeps the memory that a Tree took.
+// maxSpareNodes is the largest number of nodes of a Tree for which reset keeps the memory.
 const maxSpareNodes = 2 * DefaultMaxNodes
 
-// reset empties g, which must not compare. It keeps the memory of nodes, and of the last Tree, for those to come, and
-// the frames.
+// reset empties g, which must not compare profiles. It keeps the frames, and the memory of the nodes and of the last
+// Tree for reuse.
 func (g *graph) reset() {
 	g.sampleType, g.total = profile.ValueType{}, 0
 	g.index.shrink()
@@ -264,27 +263,27 @@ func (g *graph) reset() {
 	g.tree = nil
 }
 
-// scratch is memory that a graph takes again and again.
+// scratch is memory that a graph reuses.
 type scratch struct {
 	tallies               tallies
 	children, begins      []uint32 // of children
 	frameIDs, functionIDs []uint32 // of writer
 
-	tree  *Tree // the last one that was made
-	spare *Tree // whose memory the next one takes, or nil
+	tree  *Tree // the last Tree
+	spare *Tree // a Tree whose memory the next Tree reuses, or nil
 
 	files     numbering[sharedText] // in Tree.Strings
-	fileTexts []int32               // their places there
-	nameTexts []int32               // places of names there, by function in the Tree
+	fileTexts []int32               // indexes into Tree.Strings, by number in files
+	nameTexts []int32               // indexes of names in Tree.Strings, by function in the Tree
 }
 
-// sharedText is a text that is in memory once, whatever has it.
+// sharedText is an interned string.
 type sharedText struct{ of unique.Handle[string] }
 
 func (t sharedText) hash() uint32 { return spread(addressOf(t.of)) }
 
-// grown returns a slice of n values, whatever they are, in the memory of another if there is room. If not, it makes
-// room for most.
+// grown returns a slice of n arbitrary values, in the memory of the given slice if its capacity suffices. Otherwise it
+// allocates a slice with room for at least most values.
 func grown[T any](of []T, n, most int) []T {
 	if cap(of) < n {
 		return make([]T, n, max(n+n/8, most))
@@ -292,7 +291,7 @@ func grown[T any](of []T, n, most int) []T {
 	return of[:n]
 }
 
-// emptied returns a slice of n values that are zero, in the memory of another.
+// emptied returns a slice of n zero values, in the memory of the given slice if possible.
 func emptied[T any](of *[]T, n int) []T {
 	*of = grown(*of, n, 0)
 	clear(*of)

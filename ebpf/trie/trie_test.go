@@ -45,7 +45,7 @@ func (m *maker) mapping(file string) *profile.Mapping {
 	return made
 }
 
-// location returns that of "file:function", or "file:outer|inlined". Without a file it has no mapping.
+// location returns the location of "file:function" or "file:outer|inlined". Without a file it has no mapping.
 func (m *maker) location(text string) *profile.Location {
 	if l := m.byName[text]; l != nil {
 		return l
@@ -65,7 +65,7 @@ func (m *maker) location(text string) *profile.Location {
 	return l
 }
 
-// sample adds one, root first.
+// sample adds a sample, root first.
 func (m *maker) sample(value int64, stack ...string) {
 	s := &profile.Sample{Value: []int64{value}}
 	for i := len(stack) - 1; i >= 0; i-- {
@@ -88,7 +88,7 @@ func treeOf(t testing.TB, o Options, profiles ...*profile.Profile) *Tree {
 	return b.Tree(o)
 }
 
-// render writes a tree as lines.
+// render returns a tree as lines.
 func render(tree *Tree) string {
 	var out strings.Builder
 	for i, frame := range tree.Nodes.Frame {
@@ -147,7 +147,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// A kind's total is of the samples that have such a frame, however many.
+// A kind's total is the value of the samples with such frames, each counted once.
 func TestKindTotals(t *testing.T) {
 	m := newMaker()
 	m.sample(30, "/a:main", "[python 3.11]:f", "/a:call", "[python 3.11]:f")
@@ -166,7 +166,7 @@ func TestKindTotals(t *testing.T) {
 	}
 }
 
-// A function has the frames of its name and file, inlined or not; one that calls itself counts once in its total.
+// A function has all frames with its name and file, inlined or not. A recursive function counts once in its total.
 func TestFunctions(t *testing.T) {
 	m := newMaker()
 	m.sample(5, "/bin/a:main", "/bin/a:visit|visit", "/bin/a:visit")
@@ -187,8 +187,8 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// TestKindsWithoutFiles: functions of profiles that say of none which file it is in are functions all the same, and
-// those of others are not.
+// TestKindsWithoutFiles checks that functions without a file are native functions if no function of the profile has a
+// file, and only then.
 func TestKindsWithoutFiles(t *testing.T) {
 	m := newMaker()
 	m.sample(1, ":main", ":work|inlined", ":[unknown]")
@@ -247,7 +247,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Locations without functions are named by their addresses, as linked.
+// Locations without functions are named after their addresses as linked.
 func TestAddressNames(t *testing.T) {
 	m := newMaker()
 	m.sample(1, "/usr/bin/fio:x", ":y")
@@ -276,7 +276,7 @@ func random(stacks, functions, depth int) *profile.Profile {
 	return m.Profile
 }
 
-// The functions' totals are those of google/pprof.
+// The functions' totals equal the totals in google/pprof.
 func TestTotalsAreThoseOfPprof(t *testing.T) {
 	p := random(3000, 300, 30)
 	path := filepath.Join(t.TempDir(), "profile.pb.gz")
@@ -314,8 +314,8 @@ func TestTotalsAreThoseOfPprof(t *testing.T) {
 	}
 }
 
-// TestFramesOfMostSelf: the functions with most self are in the tree though no node shows them, of equal ones the first
-// by name.
+// TestFramesOfMostSelf checks that the functions with the largest self are in the tree even if no node shows them;
+// among equal functions the first by name.
 func TestFramesOfMostSelf(t *testing.T) {
 	m := newMaker()
 	type function struct {
@@ -341,7 +341,7 @@ func TestFramesOfMostSelf(t *testing.T) {
 	}
 }
 
-// A sum of profiles is what pprof makes of them.
+// A sum of profiles equals pprof's merged profile.
 func TestSum(t *testing.T) {
 	a, b := random(300, 40, 12), random(200, 60, 9)
 	merged, err := profile.Merge([]*profile.Profile{a, b})
@@ -363,8 +363,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// A node's total is its self and those of its children, however much is folded, and there are
-// no more nodes than asked for.
+// A node's total is the sum of its self and its children's totals, however much is folded, and there are no more nodes
+// than the limit.
 func TestBounds(t *testing.T) {
 	p := random(20_000, 2000, 40)
 	for _, o := range []Options{{}, {Enough: 1}, {Share: 0.01, Enough: 200}, {Share: -1, MaxNodes: 500}, {Share: -1}} {
@@ -386,7 +386,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Of many nodes that are equally small those near the root are shown.
+// Among many equally small nodes, the nodes near the root are shown.
 func TestEqualNodes(t *testing.T) {
 	m := newMaker()
 	for i := range 100 {

@@ -6,40 +6,40 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Frame is what is known of a frame.
+// Frame describes a frame to the conditions of a Choice.
 type Frame struct{ Name, File, Binary, BuildID string }
 
-// Choice says what of a Folded is added. The zero value means all.
+// Choice selects samples of a Folded to add. The zero value selects all.
 type Choice struct {
-	// Sample says which samples are added, by their labels and the name of their outermost frame; nil: all.
+	// Sample selects samples by their labels and the name of their outermost frame; nil selects all.
 	Sample func(labels *profile.Sample, outermost string) bool
-	// With has conditions, for each of which a stack must have a frame; Without is one that no frame of it may meet.
+	// With holds conditions: a stack must have a frame that meets each. Without is a condition that no frame may meet.
 	With    []func(Frame) bool
 	Without func(Frame) bool
-	// Root names a frame that is added as the outermost one; nil: there is none.
+	// Root returns the name of a frame to add as the outermost one of a stack; nil adds none.
 	Root func(labels *profile.Sample) string
 }
 
-// maxConditions is how many conditions a Choice may have together.
+// maxConditions is the maximum number of conditions in Choice.With.
 const maxConditions = 8
 
-// Added is what was added of a Folded.
+// Added describes the samples that were added from a Folded.
 type Added struct {
-	Total  int64             // value of the samples
-	Labels []*profile.Sample // have the labels of the samples
+	Total  int64             // value of the added samples
+	Labels []*profile.Sample // one for each set of labels of the added samples
 }
 
-// walker is told of stacks, as a way through the tree that they make.
+// walker receives stacks as a walk through the tree that they form.
 type walker interface {
-	// begin comes first, with all places that enter may name.
+	// begin is called first, with all places that may be passed to enter.
 	begin(t table)
-	// enter goes to a place at a depth, from 1 on, below what was entered last at the depth before.
+	// enter moves to a place at a depth of 1 or more, below the place that was entered last at the depth above.
 	enter(depth int, place uint32)
-	// sample has the value of samples that end where the way is, at that depth; 0 is the root.
+	// sample passes the value of samples that end at the current place at a depth; depth 0 is the root.
 	sample(depth int, value int64)
 }
 
-// walk leads a walker to all samples that are chosen, and to nothing else.
+// walk passes the chosen samples, and only these, to a walker.
 func (f *Folded) walk(c Choice, to walker) (added Added) {
 	t := f.tableOf(c)
 	to.begin(t)
@@ -53,7 +53,7 @@ func (f *Folded) walk(c Choice, to walker) (added Added) {
 	return added
 }
 
-// tableOf returns what the stacks are made of that are chosen: with a root for each set, if there are roots.
+// tableOf returns the table of the chosen stacks: the table of f, plus a root for each set if c.Root is set.
 func (f *Folded) tableOf(c Choice) table {
 	if c.Root == nil {
 		return f.table
@@ -68,14 +68,14 @@ func (f *Folded) tableOf(c Choice) table {
 	return t
 }
 
-// walkSet leads a walker to the samples of one set. It returns their total, and whether there are any.
+// walkSet passes the chosen samples of one set to a walker. It returns their total, and whether there are any.
 func (f *Folded) walkSet(i int, c Choice, conditions *conditions, to walker) (total int64, any bool) {
 	s, below := &f.sets[i], 0
 	if c.Root != nil {
 		below = 1
 	}
-	path := []uint32{uint32(len(f.places) + i)}[:below] // places, by depth
-	entered := 0                                        // levels of the path
+	path := []uint32{uint32(len(f.places) + i)}[:below] // places by depth
+	entered := 0                                        // number of levels of path that were entered
 	sample := func(depth int, value int64) {
 		for ; entered < depth; entered++ {
 			to.enter(entered+1, path[entered])
@@ -97,12 +97,12 @@ func (f *Folded) walkSet(i int, c Choice, conditions *conditions, to walker) (to
 	return total, any
 }
 
-// isAll reports whether c chooses everything as it is.
+// isAll reports whether c chooses all samples unchanged.
 func (c *Choice) isAll() bool {
 	return c.Sample == nil && len(c.With) == 0 && c.Without == nil && c.Root == nil
 }
 
-// chosen returns what is chosen of f.
+// chosen returns a Folded with the chosen samples of f.
 func (f *Folded) chosen(c Choice) (of *Folded, added Added) {
 	if c.isAll() {
 		for i := range f.sets {
@@ -150,7 +150,8 @@ func (w *setWalker) sample(depth int, value int64) {
 	w.encoder.sample(value / w.of.scale)
 }
 
-// EachOutermost passes what is chosen of f by labels and outermost frame, whose name is "" for samples without frames.
+// EachOutermost calls visit with the value of the chosen samples of f for each combination of labels and outermost
+// frame. outermost is "" for samples without frames.
 func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, outermost string, value int64)) {
 	conditions := c.conditionsOf(f)
 	for i := range f.sets {
@@ -177,19 +178,19 @@ func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, oute
 	}
 }
 
-// hasSelf reports whether samples without a frame are chosen.
+// hasSelf reports whether s has samples without a frame and they are chosen.
 func (s *set) hasSelf(c Choice, conditions *conditions) bool {
 	return s.self != 0 && conditions.none() && (c.Sample == nil || c.Sample(s.labels, ""))
 }
 
 // setNode is a node of a set.
 type setNode struct {
-	depth int // from 1 on
+	depth int // from 1
 	place uint32
-	self  int64 // of the samples that are chosen, in multiples of Folded.scale
+	self  int64 // value of the chosen samples, in multiples of Folded.scale
 }
 
-// eachNode passes the nodes of a set in preorder. A node is visit's until the next one.
+// eachNode calls visit for the nodes of a set in preorder. A node is valid until visit returns.
 func (s *set) eachNode(of *Folded, c Choice, conditions *conditions, visit func(*setNode)) {
 	keep := true
 	var n setNode
@@ -212,15 +213,15 @@ func (s *set) eachNode(of *Folded, c Choice, conditions *conditions, visit func(
 	}
 }
 
-// conditions follows which conditions of a Choice the frames of a stack meet. nil: there are none.
+// conditions tracks which conditions of a Choice the frames of a stack meet. It is nil if there are no conditions.
 type conditions struct {
-	of     []uint16 // by frame, a bit for each that it meets
-	want   uint16   // bits that a stack must have
-	refuse uint16   // and the one that it must not have
-	path   []uint16 // by depth, what the frames so far meet
+	of     []uint16 // by frame, one bit per condition that the frame meets
+	want   uint16   // bits of With, which a stack must have
+	refuse uint16   // bit of Without, which a stack must not have
+	path   []uint16 // by depth, the bits of the frames down to it
 }
 
-// conditionsOf looks at each frame once.
+// conditionsOf evaluates the conditions of c once for each frame.
 func (c *Choice) conditionsOf(of *Folded) *conditions {
 	if len(c.With) == 0 && c.Without == nil {
 		return nil
@@ -246,7 +247,7 @@ func (c *Choice) conditionsOf(of *Folded) *conditions {
 
 func (c *conditions) none() bool { return c == nil || c.want == 0 }
 
-// enter notes the frame at a depth, from 1 on.
+// enter records the frame at a depth of 1 or more.
 func (c *conditions) enter(depth int, frame uint32) {
 	if c == nil {
 		return
@@ -257,7 +258,7 @@ func (c *conditions) enter(depth int, frame uint32) {
 	c.path[depth] = c.path[depth-1] | c.of[frame]
 }
 
-// met reports whether the stack down to a depth meets them.
+// met reports whether the stack down to a depth meets all conditions.
 func (c *conditions) met(depth int) bool {
 	return c == nil || c.path[depth]&c.want == c.want && c.path[depth]&c.refuse == 0
 }

@@ -2,15 +2,15 @@ package unwind
 
 import "slices"
 
-// Change is the rule from an address on, to the next change.
+// Change is the rule from an address on, up to the next change.
 type Change struct {
 	Vaddr uint64
 	Rule  WideRule
 }
 
-// PageOf makes page n, of those that cover 1<<shift bytes each, of the rules of code that
-// a language runtime makes while it runs. Changes ascend; the first one is at the page's
-// first byte or before, and those after the page do not count.
+// PageOf makes page n, where pages cover 1<<shift bytes each, for code that a language runtime
+// makes at run time. changes are in ascending order. The first one is at the page's first byte or
+// before it; changes after the page are ignored.
 func PageOf(n uint64, shift uint8, changes []Change) *Page {
 	p := &Page{Number: n, Shift: shift}
 	start, end := p.Start(), p.Start()+1<<shift

@@ -5,11 +5,10 @@ import (
 	"fmt"
 )
 
-// Columns returns the rule of w as three formulas, with the machine's names of
-// the registers: how to find the CFA, the caller's frame pointer and the return
-// address. They are written as readelf writes them: c is the CFA, c-16 what is
-// stored there, s the same value as before, u undefined. A rule that cannot be
-// executed has the reason in place of the CFA.
+// Columns returns the rule of w as three formulas with the machine's register names: the CFA, the
+// caller's frame pointer and the return address. The notation is readelf's: c is the CFA, c-16 the
+// word stored there, s an unchanged value, u undefined. For a rule that cannot be executed, the
+// first column has the reason.
 func (w WideRule) Columns(m elf.Machine) (cfa, fp, ra string) {
 	n := namesOf(m)
 	switch w.CFA {
@@ -28,7 +27,7 @@ func (w WideRule) Columns(m elf.Machine) (cfa, fp, ra string) {
 	return w.cfaColumn(n), w.fpColumn(n), w.raColumn(n)
 }
 
-// names is what a machine calls its registers.
+// names holds a machine's register names.
 type names struct {
 	sp, fp, lr, pc string
 	general        func(number int) string

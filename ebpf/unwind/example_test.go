@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// stack is the memory of a thread: words by their addresses.
+// stack is the memory of a thread: words by address.
 type stack map[uint64]uint64
 
 // ReadU64 implements unwind.Words.
@@ -35,7 +35,7 @@ func ExampleStep() {
 	outcome := unwind.Step(elf.EM_X86_64, rule, &regs, memory)
 	fmt.Printf("%v: pc %#x, sp %#x, rbp %#x\n", outcome, regs.PC, regs.SP, regs.FP)
 
-	// The same rule again: nothing can be read there.
+	// Apply the same rule again: the memory there is unreadable.
 	fmt.Println(unwind.Step(elf.EM_X86_64, rule, &regs, memory))
 	// Output:
 	// unset: pc 0x401234, sp 0x7010, rbp 0x7fe0

@@ -1,9 +1,10 @@
 package unwind
 
-// goroutine goes on where the goroutine was left that the thread runs, as the runtime's own functions do that work for
-// it on the thread's stack. What the runtime keeps is of the last time that it was left, so a walk goes there once. It
-// is believed if goroutine and thread know each other. A thread that has come through the scheduler has no goroutine's
-// frames, nor has one that runs no goroutine any more.
+// goroutine continues at the saved registers of the thread's current goroutine, for which functions
+// of the runtime run on the thread's own stack. The runtime keeps only the registers of the last
+// switch, so a walk continues there at most once, and only if the goroutine and the thread refer to
+// each other. If the walk passed the scheduler, or the thread runs no goroutine, there are no
+// goroutine frames.
 func (s *stepper) goroutine() Outcome {
 	pcIsKept := s.rule.RA() == RAReg
 	none := UnsupportedRule
@@ -46,7 +47,8 @@ func (s *stepper) goroutine() Outcome {
 	return Unset
 }
 
-// currentGoroutine returns the address of the descriptor of the goroutine that the thread runs, 0 if it runs none.
+// currentGoroutine returns the address of the descriptor of the thread's current goroutine, 0 if
+// there is none.
 func (s *stepper) currentGoroutine() (current uint64, o Outcome) {
 	g, toM := s.regs.Thread, 8*uint64(s.rule.Reg)
 	if g == 0 {
@@ -62,7 +64,7 @@ func (s *stepper) currentGoroutine() (current uint64, o Outcome) {
 		current, o = s.read(m+uint64(int64(s.rule.FPOff)), 0)
 	}
 	if g = current; o == Unset && g == 0 {
-		g, o = s.read(m, 0) // the first word of m is the goroutine of the thread's own stack
+		g, o = s.read(m, 0) // the first word of m is the goroutine of the thread's own stack, g0
 	}
 	if o != Unset {
 		return 0, o
@@ -74,7 +76,7 @@ func (s *stepper) currentGoroutine() (current uint64, o Outcome) {
 	return current, o
 }
 
-// enterCaller makes of the registers in a function without locals those of its caller.
+// enterCaller replaces the registers of a function without locals by its caller's registers.
 func (s *stepper) enterCaller(r *Regs) (o Outcome) {
 	if s.arm {
 		if r.FP, o = s.read(r.SP-8, 0); o != Unset {

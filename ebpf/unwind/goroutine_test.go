@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStepGoroutine leaves a thread's own stack to where its goroutine was, in memory made by hand.
+// TestStepGoroutine steps from a thread's own stack to the goroutine's saved registers, in memory
+// made by hand.
 func TestStepGoroutine(t *testing.T) {
 	const thread, own, m, goroutine, stack = 0x1000, 0x2000, 0x3000, 0x4000, 0x5000
 	memory := words{
@@ -40,7 +41,7 @@ func TestStepGoroutine(t *testing.T) {
 		"arm64, pc is kept": {arm, kept, memory, own, false,
 			Regs{PC: 0x7777, SP: stack, FP: 0x5100, LR: 0x8888, LRKnown: true}, Unset},
 		"arm64, pc is on the stack": {arm, rule, memory, own, false, Regs{PC: 0x6666, SP: stack + 16, FP: 0x5200}, Unset},
-		// A signal interrupts a thread on its stack, and Go's handler has a descriptor of its own.
+		// A signal interrupts a thread on its stack, and Go's handler has its own descriptor.
 		"in a signal handler": {x86, kept, with(words{thread - 8: 0x9000, 0x9000 + 48: m}), thread, false,
 			Regs{PC: 0x7777, SP: stack, FP: 0x5100}, Unset},
 		"no goroutine":               {x86, kept, with(words{m + 192: 0, own + 48: m}), thread, false, leaf, Complete},
@@ -75,7 +76,7 @@ func TestStepGoroutine(t *testing.T) {
 	}
 }
 
-// TestStepDetached comes through the scheduler: the goroutine that the thread runs by then is another one.
+// TestStepDetached passes the scheduler: by then the thread runs another goroutine.
 func TestStepDetached(t *testing.T) {
 	mem := words{0x7008: 0x5555, 0x7100: 0x7200, 0x7108: 0x6666}
 	for _, rule := range []WideRule{

@@ -1,13 +1,12 @@
 package unwind
 
-// ExeID is an executable, by number: a file, or what stands for the code that a language
-// runtime makes in one process. Numbers are not used again. It is 0 outside of all files.
+// ExeID numbers executables: files, and for each process the code that a language runtime makes in
+// it. Numbers are not reused. It is 0 outside of all files.
 type ExeID uint32
 
-// CodeID is a piece of the code that a language runtime has made, numbered in its
-// executable: an address alone does not say which, for code comes and goes. It is 0 in
-// files.
+// CodeID numbers a piece of code that a language runtime made, within its executable. An address is
+// not sufficient, because such code comes and goes. It is 0 in files.
 type CodeID uint32
 
-// UnknownCode is code that a runtime has made and that is not known by number.
+// UnknownCode is runtime-made code without a known number.
 const UnknownCode CodeID = 1

@@ -2,7 +2,7 @@ package unwind
 
 import "testing"
 
-// TestOutcomeNames: each outcome has a name of its own.
+// TestOutcomeNames: each outcome has its own name.
 func TestOutcomeNames(t *testing.T) {
 	seen := map[string]Outcome{}
 	for o := Unset; o <= Moved; o++ {

@@ -2,23 +2,24 @@ package unwind
 
 import "sort"
 
-// MaxRows is how many rows a page may have, so that their number fits 16 bits.
+// MaxRows is the maximum number of rows of a page, so that the number fits 16 bits.
 const MaxRows = 1<<16 - 1
 
-// Page is the rules of one aligned range of text.
+// Page holds the rules of one aligned range of text.
 type Page struct {
 	Number uint64 // the page covers [Number<<Shift, (Number+1)<<Shift)
 	Shift  uint8  // MinPageShift to MaxPageShift
-	// Rows ascend by Off without equals, from the page's first byte on; at most MaxRows, none if all is a gap.
+	// Rows are sorted by Off without duplicates, and start at the page's first byte. There are at
+	// most MaxRows, and none if the whole page is a gap.
 	Rows        []Row
-	Wide        []WideRule     // the rules that rows of kind CFAWide refer to
-	ByAnalysis  int            // bytes of text whose rule comes from analysing the code, without CFI
-	Unsupported map[Reason]int // bytes of text without a rule that can be executed; nil if none
-	Beyond      error          // a *limit.Error if a reader stopped at a bound, so that rows are missing; else nil
+	Wide        []WideRule     // referred to by rows of kind CFAWide
+	ByAnalysis  int            // bytes of text with a rule from code analysis, without CFI
+	Unsupported map[Reason]int // bytes of text whose rule cannot be executed; nil if none
+	Beyond      error          // a *limit.Error if a reader stopped at a limit, so that rows are missing; else nil
 }
 
-// Words returns the page as the BPF program reads it: a word for each row,
-// then two for each wide rule.
+// Words returns the page in the BPF program's format: one word for each row, then two words for
+// each wide rule.
 func (p *Page) Words() []uint64 { return p.AppendWords(make([]uint64, 0, p.Len())) }
 
 // Len returns the number of words of the page.
@@ -36,8 +37,7 @@ func (p *Page) AppendWords(words []uint64) []uint64 {
 	return words
 }
 
-// Find returns the row for the ELF virtual address vaddr, which must
-// be in the page.
+// Find returns the row for the ELF virtual address vaddr, which must be in the page.
 func (p *Page) Find(vaddr uint64) Row {
 	off := uint16(vaddr)
 	i := sort.Search(len(p.Rows), func(i int) bool { return p.Rows[i].Off > off })
@@ -47,8 +47,7 @@ func (p *Page) Find(vaddr uint64) Row {
 	return p.Rows[i-1]
 }
 
-// Rule returns the rule for the ELF virtual address vaddr, which must
-// be in the page.
+// Rule returns the rule for the ELF virtual address vaddr, which must be in the page.
 func (p *Page) Rule(vaddr uint64) WideRule { return p.Widen(p.Find(vaddr)) }
 
 // Widen returns the rule of a row of p.
@@ -62,8 +61,8 @@ func (p *Page) Widen(r Row) WideRule {
 	return WideRule{CFA: CFAUnsupported}
 }
 
-// RuleIn returns the rule for the ELF virtual address vaddr by the words of the page that
-// holds it. Its rows are the first words; see Words.
+// RuleIn returns the rule for the ELF virtual address vaddr, from the words of the page that
+// contains it. The first words are the rows; see Words.
 func RuleIn(words []uint64, rows int, vaddr uint64) WideRule {
 	off := uint16(vaddr)
 	i := sort.Search(rows, func(i int) bool { return rowOf(words[i]).Off > off })
@@ -80,27 +79,27 @@ func RuleIn(words []uint64, rows int, vaddr uint64) WideRule {
 	return WideRule{CFA: CFAUnsupported}
 }
 
-// Start returns the first ELF virtual address that the page covers.
+// Start returns the first ELF virtual address of the page.
 func (p *Page) Start() uint64 { return p.Number << p.Shift }
 
-// Address returns the first ELF virtual address that r, a row of p, is about.
+// Address returns the first ELF virtual address of r, a row of p.
 func (p *Page) Address(r Row) uint64 { return p.Start()&^(MaxPageSize-1) | uint64(r.Off) }
 
-// WideRules are the wide rules of a page that is being built: each is there once. The zero
-// value is ready.
+// WideRules collects the wide rules of a page that is being built, without duplicates. The zero
+// value is ready to use.
 type WideRules struct {
 	Rules  []WideRule
-	number map[WideRule]int // position in Rules
+	number map[WideRule]int // index in Rules
 }
 
-// Reset empties w for another page, and keeps its memory.
+// Reset empties w for another page, and reuses its memory.
 func (w *WideRules) Reset() {
 	w.Rules = w.Rules[:0]
 	clear(w.number)
 }
 
-// Row returns the row, without an Off, that states a rule. One that does not fit a row
-// becomes a wide rule.
+// Row returns a row for a rule, without an Off. If the rule does not fit a row, it becomes a wide
+// rule.
 func (w *WideRules) Row(rule WideRule) Row {
 	if r, ok := rule.narrow(); ok {
 		return r
@@ -117,7 +116,7 @@ func (w *WideRules) Row(rule WideRule) Row {
 	return Row{CFA: CFAWide, CFAOff: int16(uint16(i))}
 }
 
-// AppendRow appends row unless the last of rows states the same rule.
+// AppendRow appends row unless the last row has the same rule.
 func AppendRow(rows []Row, row Row) []Row {
 	if len(rows) > 0 && rows[len(rows)-1].SameRule(row) {
 		return rows
@@ -125,7 +124,8 @@ func AppendRow(rows []Row, row Row) []Row {
 	return append(rows, row)
 }
 
-// BoundRows returns rows, the last one standing for all that are too many.
+// BoundRows returns at most MaxRows rows. If there are more, an unsupported row replaces the last
+// row and all following ones.
 func BoundRows(rows []Row) []Row {
 	if len(rows) <= MaxRows {
 		return rows

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRuleIn finds the same rules in the words of a page as in the page.
+// TestRuleIn checks that lookups in the words of a page find the same rules as lookups in the page.
 func TestRuleIn(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	for range 200 {

@@ -49,7 +49,7 @@ func buildParity(t *testing.T, arch string) string {
 	return out
 }
 
-// runParity hands cases to the C stepper and returns what it answers.
+// runParity passes cases to the C stepper and returns its results.
 func runParity[T any](t *testing.T, program, mode string, cases []stepCase) []T {
 	t.Helper()
 	var in bytes.Buffer
@@ -70,7 +70,7 @@ func runParity[T any](t *testing.T, program, mode string, cases []stepCase) []T 
 	return results
 }
 
-// parityStack is the memory of a case, as Memory.
+// parityStack implements Memory with the memory of a case.
 type parityStack struct {
 	c       *stepCase
 	machine elf.Machine
@@ -92,11 +92,11 @@ func (m parityStack) ReadU64(addr uint64) (uint64, bool) {
 
 func (m parityStack) Called(addr uint64) bool { return ReturnsTo(m.machine, addr, m) }
 
-// EndsAt says of the last 256 bytes that the stack ends there.
+// EndsAt reports whether addr is in the last 256 bytes of the memory.
 func (m parityStack) EndsAt(addr uint64) bool { return m.c.MemoryBase+8*m.c.MemoryWords-addr <= 256 }
 
-// randomCase is one step of a random rule over a random stack. Addresses are
-// near each other, so that most reads succeed, and some do not.
+// randomCase returns one step of a random rule over a random stack. Addresses are close to each
+// other, so that most reads succeed and some fail.
 func randomCase(r *rand.Rand) stepCase {
 	c := stepCase{MemoryBase: 0x7ff0_0000_1000, MemoryWords: uint64(r.IntN(parityWords + 1))}
 	near := func() uint64 {
@@ -151,7 +151,8 @@ func randomCase(r *rand.Rand) stepCase {
 	return c
 }
 
-// plantGoroutine makes descriptors of a thread that runs a goroutine, or none, as Go's runtime has them.
+// plantGoroutine writes descriptors of a thread that runs a goroutine, or none, in the layout of
+// Go's runtime.
 func (c *stepCase) plantGoroutine(r *rand.Rand) {
 	const thread, own, m, current, stack = 16, 32, 64, 96, 200 // words of the memory
 	at := func(word int) uint64 { return c.MemoryBase + 8*uint64(word) }
@@ -182,7 +183,7 @@ func (c *stepCase) regs() Regs {
 	}
 }
 
-// regs are what counts of a result: registers that are not known may be anything.
+// regs returns the relevant registers of a result. Unknown registers may have any value.
 func (r *stepResult) regs() Regs {
 	out := Regs{
 		PC: r.PC, SP: r.SP, FP: r.FP, Exact: r.Exact != 0, Full: r.Full != 0, LRKnown: r.LRKnown != 0, Thread: r.Thread,
@@ -209,9 +210,9 @@ func TestStepParity(t *testing.T) {
 		for i := range cases {
 			cases[i] = randomCase(random)
 			if arch == "x86" {
-				cases[i].LRKnown = 0 // there is none
+				cases[i].LRKnown = 0 // the machine has none
 			} else {
-				cases[i].Full = 0 // general registers are not kept
+				cases[i].Full = 0 // general registers are not tracked
 			}
 		}
 		outcomes := map[Outcome]int{}
@@ -244,7 +245,7 @@ func TestStepParity(t *testing.T) {
 	}
 }
 
-// TestRuleParity looks addresses of random pages up in both.
+// TestRuleParity looks up addresses of random pages with both implementations.
 func TestRuleParity(t *testing.T) {
 	program := buildParity(t, "x86")
 	random := rand.New(rand.NewPCG(7, 8))
@@ -272,7 +273,7 @@ func TestRuleParity(t *testing.T) {
 	}
 }
 
-// randomPage has few enough rows for a case's memory.
+// randomPage returns a page small enough for a case's memory.
 func randomPage(r *rand.Rand) *Page {
 	p := &Page{}
 	off := 0

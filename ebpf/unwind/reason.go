@@ -1,26 +1,26 @@
 package unwind
 
-// Reason says why a row of DWARF could not be translated into a Row. It is the
-// CFAOff of a row whose kind is CFAUnsupported.
+// Reason is the reason why a DWARF row has no translation into a Row. It is the CFAOff of a row of
+// kind CFAUnsupported.
 type Reason uint8
 
 // The reasons.
 const (
 	ReasonNone          Reason = iota // translated
-	ReasonBadEntry                    // the FDE or its CIE could not be read
+	ReasonBadEntry                    // the FDE or its CIE is unreadable
 	ReasonBadProgram                  // the call frame instructions are invalid from here on
 	ReasonCFAMissing                  // no rule for the CFA
-	ReasonCFARegister                 // the CFA is based on a register that is never kept
-	ReasonCFAExpression               // the CFA is an expression of no known form
-	ReasonFPRule                      // the frame pointer's rule is of no known form
+	ReasonCFARegister                 // the CFA is based on a register that is not tracked
+	ReasonCFAExpression               // the CFA is an expression of unknown form
+	ReasonFPRule                      // the frame pointer's rule has an unknown form
 	ReasonRAMissing                   // no rule for the return address
-	ReasonRARule                      // the return address's rule is of no known form
+	ReasonRARule                      // the return address's rule has an unknown form
 	ReasonSPRule                      // the caller's stack pointer is not the CFA
 	ReasonSignalFrame                 // a signal frame of unknown layout
 	ReasonOffsetRange                 // an offset beyond 32 bits
-	ReasonBadIndex                    // .eh_frame_hdr could not be read
+	ReasonBadIndex                    // .eh_frame_hdr is unreadable
 
-	NumReasons = iota // how many there are
+	NumReasons = iota // number of reasons
 )
 
 // String returns the name of r in snake_case.

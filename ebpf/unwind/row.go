@@ -1,25 +1,25 @@
-// Package unwind has the rules by which stacks are unwound: as rows of pages that a
-// BPF program reads, and executed in Go.
+// Package unwind defines the rules that stacks are unwound with. The rules are encoded as rows of
+// pages that a BPF program reads, and the package also executes them in Go.
 //
-// A row is a small rule with its formula in the comment. Package unwindtable makes
-// rows of executables; step.go executes rules exactly as bpf/step.h does.
+// A row is a small rule, with its formula in the comment. Package unwindtable makes rows from
+// executables. step.go executes rules exactly as bpf/step.h does.
 package unwind
 
 import "fmt"
 
-// A page of rows covers 1<<shift bytes of ELF virtual addresses: page n holds the
-// rows of [n<<shift, (n+1)<<shift). The shift is one for all pages of an executable,
-// see PageShift of package unwindtable, and within these limits.
+// A page of rows covers 1<<shift bytes of ELF virtual addresses: page n holds the rows of
+// [n<<shift, (n+1)<<shift). All pages of an executable have the same shift, within these limits;
+// see PageShift in package unwindtable.
 const (
 	MinPageShift = 12
 	MaxPageShift = 16
 )
 
-// MaxPageSize is the number of bytes of text that the largest pages cover.
+// MaxPageSize is the number of bytes of text that the largest page covers.
 const MaxPageSize = 1 << MaxPageShift
 
-// CFAKind is the kind of the rule for the canonical frame address, which is
-// the stack pointer of the caller. The numbers are shared with the BPF program.
+// CFAKind is the kind of the rule for the canonical frame address, which is the stack pointer of
+// the caller. The numbers are shared with the BPF program.
 type CFAKind uint8
 
 // The kinds of CFA rules; off is the CFAOff of the row.
@@ -31,16 +31,16 @@ const (
 	CFAPLT                        // CFA = sp + 8 + ((pc & 15) >= off ? 8 : 0)
 	CFASignal                     // the caller's registers are in the ucontext; the saved sp is at sp + off
 	CFAWide                       // the rule is wide rule number uint16(off) of the page
-	CFAUnsupported                // a rule that cannot be executed; off is the Reason
+	CFAUnsupported                // the rule cannot be executed; off is the Reason
 	CFASPDeref                    // CFA = *(sp + off) + add     assembly that keeps the old sp on the stack
 	CFAReg                        // CFA = register + off        wide rules only
 	CFASPIndexed                  // CFA = *(sp + 8*register + off) + add   wide rules only; assembly of libcrypto
 	CFAFrame                      // CFA = fp + off; fp, ra = *fp, *(fp + 8); the caller may be on another stack
 	CFASPFar                      // CFA = sp + 8*off                wide rules only; frames beyond 2 GiB
-	CFAAbsent                     // not known yet, as if the page were not resident: code made at run time
+	CFAAbsent                     // unknown yet, as if the page were not resident: code made at run time
 
-	// The registers that Go's runtime keeps of the goroutine that the thread runs; wide rules only. With g the
-	// descriptor that x86-64's word at thread pointer + off, or arm64's x28, points to:
+	// Registers that Go's runtime keeps for the thread's current goroutine; wide rules only. g is
+	// the descriptor that x86-64's word at thread pointer + off, or arm64's x28, points to:
 	// m = *(g + 8*Reg), curg = *(m + FPOff), sp and pc = *(curg + 8*Reg2...), lr and fp = *(curg + RAOff - 8...).
 	CFAGoroutine
 )
@@ -50,10 +50,10 @@ type FPKind uint8
 
 // The kinds of frame pointer rules; off is the FPOff of the row.
 const (
-	FPSame      FPKind = iota // fp stays as it is; also when CFI says nothing about it
+	FPSame      FPKind = iota // fp is unchanged; also if CFI does not mention it
 	FPAtCFA                   // fp = *(CFA + off)
 	FPUndefined               // fp = 0
-	FPAtFP                    // fp = *(fp + off) if that is in the frame; else fp stays as it is
+	FPAtFP                    // fp = *(fp + off) if that is in the frame; else fp is unchanged
 	FPReg                     // fp = register Reg2              wide rules only
 )
 
@@ -62,34 +62,36 @@ type RAKind uint8
 
 // The kinds of return address rules.
 const (
-	RADefault   RAKind = iota // x86-64: ra = *(CFA - 8); arm64: ra = *(CFA + FPOff + 8), whatever the FP rule is
-	RAUndefined               // there is none: the outermost frame
+	RADefault   RAKind = iota // x86-64: ra = *(CFA - 8); arm64: ra = *(CFA + FPOff + 8), independent of the FP rule
+	RAUndefined               // no return address: the outermost frame
 	RALR                      // ra = x30, arm64
 	RAAtCFA                   // ra = *(CFA + RAOff)             wide rules only
 	RAReg                     // ra = register number RAOff      wide rules only; with CFAGoroutine: its pc
 
-	// x86-64: as RADefault. In the dynamic loader, whose lazy binding has a frame
-	// with CFA = rbx + off, rows say what becomes of rbx as well.
-	RAKeepRBX    // rbx stays as it is
+	// x86-64: as RADefault, and with a rule for rbx. The dynamic loader needs it, because its lazy
+	// binding has a frame with CFA = rbx + off.
+	RAKeepRBX    // rbx is unchanged
 	RARestoreRBX // rbx = *(CFA + RAOff)         wide rules only
 
-	// x86-64: as RADefault, but none where rax is 0, in a child of the system call
-	// clone, whose stack is a new one. For the leaf, where rax is known.
+	// x86-64: as RADefault, but no return address if rax is 0, in a child of the system call clone,
+	// which has a new stack. Only for the leaf, where rax is known.
 	RAClone
 
-	// Frames of interpreters, whose caller's stack ends elsewhere.
+	// Frames of interpreters, where the caller's stack ends elsewhere.
 	RAAtFP // ra = *(fp + RAOff)                 wide rules only
 	RAAtSP // ra = *(sp + RAOff)                 wide rules only
 
-	// As RADefault; what Go's runtime keeps of a goroutine does not lead on from the frames from here on.
+	// As RADefault, but for the following frames the goroutine's registers in Go's runtime are not
+	// valid.
 	RADetached
 
-	// x86-64: as RADefault, if that is where a call may return to: of rules that the code alone has led to.
+	// x86-64: as RADefault, if a call may return to that address. For rules that come from code
+	// analysis.
 	RACalled
 )
 
-// Row is the rule from one pc on until the next row of its page.
-// It is 8 bytes, little endian, in the order of the fields.
+// Row is the rule from one pc on, up to the next row of its page. It has 8 bytes, little endian, in
+// the order of the fields.
 type Row struct {
 	Off    uint16  // the low 16 bits of the first pc, an ELF virtual address
 	CFA    CFAKind // kind of the CFA rule
@@ -98,9 +100,8 @@ type Row struct {
 	FPOff  int16   // operand of the FP rule
 }
 
-// WideRule is a rule that does not fit a Row: large offsets and registers
-// other than the stack and frame pointer. It is 16 bytes, little endian, in
-// the order of the fields.
+// WideRule is a rule that does not fit a Row: large offsets, and registers other than the stack and
+// frame pointer. It has 16 bytes, little endian, in the order of the fields.
 type WideRule struct {
 	CFA    CFAKind // kind of the CFA rule, never CFAWide
 	Reg    uint8   // CFAReg, CFASPIndexed: DWARF number; CFAFPDeref, CFASPDeref: add, in 8 bytes; CFAGoroutine; else 0
@@ -111,7 +112,7 @@ type WideRule struct {
 	RAOff  int32   // RAAtCFA, RAAtFP, RAAtSP, RARestoreRBX: offset; RAReg: DWARF register number; otherwise 0
 }
 
-// Rules packs the two small rules of a row.
+// Rules packs the FP rule and the RA rule of a row.
 func Rules(fp FPKind, ra RAKind) uint8 { return uint8(fp) | uint8(ra)<<4 }
 
 // FP returns the frame pointer rule of r.
@@ -126,19 +127,19 @@ func (w WideRule) FP() FPKind { return FPKind(w.Rules & 15) }
 // RA returns the return address rule of w.
 func (w WideRule) RA() RAKind { return RAKind(w.Rules >> 4) }
 
-// word returns r as the BPF program reads it.
+// word encodes r in the BPF program's format.
 func (r Row) word() uint64 {
 	return uint64(r.Off) | uint64(r.CFA)<<16 | uint64(r.Rules)<<24 |
 		uint64(uint16(r.CFAOff))<<32 | uint64(uint16(r.FPOff))<<48
 }
 
-// rowOf returns the row that a word states.
+// rowOf decodes a row.
 func rowOf(word uint64) Row {
 	return Row{Off: uint16(word), CFA: CFAKind(word >> 16), Rules: uint8(word >> 24), CFAOff: int16(word >> 32),
 		FPOff: int16(word >> 48)}
 }
 
-// wideOf returns the wide rule that two words state.
+// wideOf decodes a wide rule.
 func wideOf(lo, hi uint64) WideRule {
 	return WideRule{
 		CFA: CFAKind(lo), Reg: uint8(lo >> 8), Rules: uint8(lo >> 16), Reg2: uint8(lo >> 24),
@@ -146,7 +147,7 @@ func wideOf(lo, hi uint64) WideRule {
 	}
 }
 
-// words returns w as the BPF program reads it.
+// words encodes w in the BPF program's format.
 func (w WideRule) words() [2]uint64 {
 	return [2]uint64{
 		uint64(w.CFA) | uint64(w.Reg)<<8 | uint64(w.Rules)<<16 | uint64(w.Reg2)<<24 | uint64(uint32(w.CFAOff))<<32,
@@ -154,30 +155,29 @@ func (w WideRule) words() [2]uint64 {
 	}
 }
 
-// SameRule reports whether r and o state the same rule, wherever they begin.
+// SameRule reports whether r and o have the same rule, regardless of Off.
 func (r Row) SameRule(o Row) bool {
 	o.Off = r.Off
 	return r == o
 }
 
-// widen returns the rule of a row that is not CFAWide in the form of a wide
-// rule, so that one function can execute both.
+// widen returns the rule of a row that is not CFAWide as a wide rule, so that one function can
+// execute both.
 func (r Row) widen() WideRule {
 	return WideRule{CFA: r.CFA, Rules: r.Rules, CFAOff: int32(r.CFAOff), FPOff: int32(r.FPOff)}
 }
 
-// narrow returns w as a row without an Off, and false if it does not fit.
+// narrow returns w as a row without an Off, and false if w does not fit.
 func (w WideRule) narrow() (Row, bool) {
 	r := Row{CFA: w.CFA, Rules: w.Rules, CFAOff: int16(w.CFAOff), FPOff: int16(w.FPOff)}
 	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.CFA != CFASPFar && w.FP() != FPReg &&
 		w.CFA != CFAGoroutine && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX || w.RA() == RADetached || w.RA() == RACalled)
 }
 
-// Unsupported returns the row, without an Off, that stands for a rule that
-// could not be translated.
+// Unsupported returns a row, without an Off, for a rule that has no translation.
 func Unsupported(reason Reason) Row { return Row{CFA: CFAUnsupported, CFAOff: int16(reason)} }
 
-// Reason returns why the rule of r cannot be executed, ReasonNone if it can.
+// Reason returns the reason why the rule of r cannot be executed, ReasonNone if it can.
 func (r Row) Reason() Reason {
 	if r.CFA != CFAUnsupported {
 		return ReasonNone
@@ -204,7 +204,8 @@ func (w WideRule) String() string {
 	return w.cfaString() + w.fpString() + w.raString()
 }
 
-// goroutineString says for which goroutine the registers are, where its sp and fp are, and how its pc is found.
+// goroutineString describes the goroutine whose registers are used, the location of its sp and fp,
+// and the source of its pc.
 func (w WideRule) goroutineString() string {
 	pc := "*sp"
 	if w.RA() == RAReg {

@@ -1,13 +1,12 @@
 package unwind
 
-// x86Gregs is the DWARF numbers of the registers in the gregs array of an
-// x86-64 ucontext, in the order of memory (Linux,
-// arch/x86/include/uapi/asm/sigcontext.h): r8 to r15, rdi, rsi, rbp, rbx, rdx,
+// x86Gregs are the DWARF numbers of the registers in the gregs array of an x86-64 ucontext, in
+// memory order (Linux, arch/x86/include/uapi/asm/sigcontext.h): r8 to r15, rdi, rsi, rbp, rbx, rdx,
 // rax, rcx, rsp. rip follows.
 var x86Gregs = [...]uint8{8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7}
 
-// signalX86 goes to what a signal interrupted: like a leaf, with its exact pc
-// and every register known. The rule's offset leads to the saved rsp.
+// signalX86 continues at the code that a signal interrupted. As in a leaf frame, the pc is exact
+// and all registers are known. The rule's offset leads to the saved rsp.
 func (s *stepper) signalX86() Outcome {
 	at := s.regs.SP + uint64(int64(s.rule.CFAOff)) - 8*uint64(len(x86Gregs)-1)
 	var saved [len(x86Gregs) + 1]uint64
@@ -24,8 +23,8 @@ func (s *stepper) signalX86() Outcome {
 	return Unset
 }
 
-// signalAArch64 goes to what a signal interrupted. The rule's offset leads to
-// the saved sp; x28, x29 and x30 are before it, pc is after it.
+// signalAArch64 continues at the code that a signal interrupted. The rule's offset leads to the
+// saved sp; x28, x29 and x30 are before it, pc is after it.
 func (s *stepper) signalAArch64() Outcome {
 	var saved [5]uint64
 	if !s.readAll(s.regs.SP+uint64(int64(s.rule.CFAOff))-24, saved[:]) {

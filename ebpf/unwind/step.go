@@ -5,50 +5,50 @@ import (
 	"encoding/binary"
 )
 
-// Words is memory.
+// Words gives access to memory.
 type Words interface {
-	// ReadU64 returns the little-endian word at the address addr, and false
-	// if it cannot be read.
+	// ReadU64 returns the little-endian word at the address addr, and false if it is unreadable.
 	ReadU64(addr uint64) (uint64, bool)
 }
 
-// Stack is the stack of the task that is walked.
+// Stack is the stack of the thread that is walked.
 type Stack interface {
 	Words
-	// EndsAt reports whether the stack ends at addr or soon above, so that a frame
-	// there can be the outermost one.
+	// EndsAt reports whether the stack ends at addr or shortly above it, so that a frame there can
+	// be the outermost one.
 	EndsAt(addr uint64) bool
 }
 
-// Memory is the memory of the task whose stack is walked.
+// Memory is the memory of the thread whose stack is walked.
 type Memory interface {
 	Stack
-	// Called reports whether a call may return to the address addr, or a signal handler, see [ReturnsTo].
+	// Called reports whether a call or a signal handler may return to the address addr, see
+	// [ReturnsTo].
 	Called(addr uint64) bool
 }
 
-// Regs is the registers of one frame. Known are always PC, SP and FP.
+// Regs holds the registers of one frame. PC, SP and FP are always known.
 type Regs struct {
 	PC, SP, FP uint64
 	LR         uint64     // arm64: x30, if LRKnown
 	General    [16]uint64 // x86-64: by DWARF number, if Full
 
-	Exact   bool // PC is where the frame will go on, no return address: look up PC itself
-	LRKnown bool // LR is this frame's
-	RBX     bool // the general register rbx is this frame's, even if not Full
-	Full    bool // General is this frame's
+	Exact   bool // PC is the next instruction of the frame, not a return address: look up PC itself
+	LRKnown bool // LR is valid for this frame
+	RBX     bool // General[rbx] is valid for this frame, even if not Full
+	Full    bool // General is valid for this frame
 
 	ViaFP bool // the frame was found by the frame pointer, not by CFI
 
-	// Thread leads to the goroutine of a thread of Go: x86-64's thread pointer, arm64's x28 of the leaf. 0: not known.
+	// Thread leads to the goroutine of a Go thread: x86-64's thread pointer, or arm64's x28 in the
+	// leaf. 0 if unknown.
 	Thread uint64
-	// Switches is how often the walk has gone to a stack that lies lower, or noMoreSwitches.
+	// Switches counts the switches of the walk to a lower stack, or is noMoreSwitches.
 	Switches uint8
 }
 
-// Lookup returns the address whose row applies: PC, or the last byte of
-// the call before a return address. A call that does not return may be the
-// last instruction of its function.
+// Lookup returns the address whose row applies: PC, or for a return address the last byte of the
+// call before it. A call that does not return may be the last instruction of its function.
 func (r *Regs) Lookup() uint64 {
 	if r.Exact {
 		return r.PC
@@ -56,8 +56,8 @@ func (r *Regs) Lookup() uint64 {
 	return r.PC - 1
 }
 
-// pacMask keeps the bits of an arm64 user address that are no pointer
-// authentication code.
+// pacMask selects the bits of an arm64 user address that are not part of a pointer authentication
+// code.
 const pacMask = 1<<48 - 1
 
 // stepper executes one rule.
@@ -69,10 +69,9 @@ type stepper struct {
 	mem     Memory
 }
 
-// Step replaces regs, those of a frame that rule applies to, by those of its
-// caller. It returns Unset if there is a caller; otherwise regs are as they
-// were and the outcome says why the walk ends here. It does what apply_rule
-// in bpf/step.h does.
+// Step replaces regs, the registers of a frame, by the registers of its caller according to rule.
+// It returns Unset if there is a caller. Otherwise regs are unchanged, and the outcome is the
+// reason why the walk ends. Step is equivalent to apply_rule in bpf/step.h.
 func Step(machine elf.Machine, rule WideRule, regs *Regs, mem Memory) Outcome {
 	s := stepper{machine, machine == elf.EM_AARCH64, rule, regs, mem}
 	switch {
@@ -92,7 +91,7 @@ func Step(machine elf.Machine, rule WideRule, regs *Regs, mem Memory) Outcome {
 	return s.call()
 }
 
-// call undoes a call by CFI.
+// call unwinds one call by CFI.
 func (s *stepper) call() Outcome {
 	cfa, o := s.cfa()
 	if o != Unset {
@@ -114,8 +113,8 @@ func (s *stepper) call() Outcome {
 		return NoProgress // the register has another use
 	}
 	if ra == 0 {
-		// Of a stack that a program has made for itself nobody knows the end; a frame
-		// pointer of zero marks it, too.
+		// The end of a stack that a program made for itself is unknown. A zero frame pointer also
+		// marks it.
 		return s.end(fp == 0 || s.mem.EndsAt(cfa))
 	}
 	if s.rule.RA() == RACalled && !s.mem.Called(ra) {
@@ -132,9 +131,10 @@ func (s *stepper) call() Outcome {
 	return Unset
 }
 
-// mayLeaveStack reports whether the rule may lead to another stack that lies lower: a function that lets another one
-// run on a stack of its own, as Rust's stacker and gcc's __morestack do, finds its frame by a register or by a word
-// that it has saved. A few times only, so that the walk ends.
+// mayLeaveStack reports whether the rule may lead to another, lower stack. A function that runs
+// another function on a separate stack, such as Rust's stacker and gcc's __morestack, finds its
+// frame through a register or a saved word. The number of switches is limited, so that the walk
+// ends.
 func (s *stepper) mayLeaveStack() bool {
 	switch s.rule.CFA {
 	case CFAFP, CFAFPDeref, CFASPDeref, CFAReg:
@@ -143,7 +143,7 @@ func (s *stepper) mayLeaveStack() bool {
 	return false
 }
 
-// caller returns the registers of the caller, of which none but these are known.
+// caller returns the registers of the caller. Other registers are unknown.
 func (s *stepper) caller(pc, sp, fp uint64) Regs {
 	next := Regs{PC: pc, SP: sp, FP: fp, Thread: s.regs.Thread, Switches: s.regs.Switches}
 	if s.rule.RA() == RADetached {
@@ -152,7 +152,7 @@ func (s *stepper) caller(pc, sp, fp uint64) Regs {
 	return next
 }
 
-// callerRBX sets the caller's rbx, if the rule speaks of it.
+// callerRBX sets the caller's rbx if the rule has one.
 func (s *stepper) callerRBX(next *Regs, cfa uint64) (o Outcome) {
 	switch s.rule.RA() {
 	case RAKeepRBX:
@@ -168,9 +168,9 @@ func (s *stepper) callerRBX(next *Regs, cfa uint64) (o Outcome) {
 	return Unset
 }
 
-// returnInRegister reports whether the frame may be of no size: a leaf of
-// arm64, or x86-64's vfork, which pops its return address. Such a rule works
-// for one frame only, so it cannot make a walk go round.
+// returnInRegister reports whether the frame may have size zero: a leaf on arm64, or x86-64's
+// vfork, which pops its return address. Such a rule works only for one frame, so it cannot cause an
+// endless walk.
 func (s *stepper) returnInRegister() bool { return s.rule.RA() == RALR || s.rule.RA() == RAReg }
 
 // cfa returns the canonical frame address.
@@ -267,8 +267,8 @@ func (s *stepper) callerFP(cfa uint64) (uint64, Outcome) {
 	case FPAtCFA:
 		return s.read(cfa+off, 0)
 	case FPAtFP:
-		// GCC says this of functions that realign their stack, up to their last
-		// instruction. But when the frame is gone, fp is the caller's already.
+		// GCC emits this rule for functions that realign their stack, up to their last instruction.
+		// But after the frame is removed, fp is already the caller's.
 		if at := s.regs.FP + off; at >= s.regs.SP && at < cfa {
 			return s.read(at, 0)
 		}
@@ -279,22 +279,23 @@ func (s *stepper) callerFP(cfa uint64) (uint64, Outcome) {
 	return 0, UnsupportedRule
 }
 
-// maxSwitches is how often a chain of frame records may go to another stack.
+// maxSwitches bounds the switches of a chain of frame records to another stack.
 const maxSwitches = 4
 
-// noMoreSwitches says of the frames from here on that they stay on their stack, or a rule says where they go on.
+// noMoreSwitches says that the remaining frames stay on their stack, unless a rule says where they
+// continue.
 const noMoreSwitches = 255
 
-// framePointer goes to the caller by the frame record at the frame pointer,
-// which must look like one: aligned, not below sp, and pointing up the stack.
-// Once one record has led here, the chain is trusted to go on to another stack,
-// as Go's does from a thread's own stack to that of the goroutine.
+// framePointer finds the caller through the frame record at the frame pointer. The record must be
+// plausible: aligned, not below sp, and with a return address that follows a call. After one record
+// has led to the current frame, the chain may also continue on another stack, as Go's does from a
+// thread's own stack to the goroutine's stack.
 func (s *stepper) framePointer() Outcome {
 	fp, switches := s.regs.FP, s.regs.Switches
 	switch {
 	case fp == 0 && s.regs.ViaFP:
-		// Zero, or a record of zeros, marks the outermost frame; but in the first one fp may be
-		// anything, and in others, too, where a caller has another use for the register.
+		// Zero, or a record of zeros, marks the outermost frame. But fp may have any value in the
+		// first frame, and also in other frames if a caller uses the register for something else.
 		return s.end(s.mem.EndsAt(s.regs.SP))
 	case fp == 0 || fp%8 != 0:
 		return NoRow
@@ -315,13 +316,13 @@ func (s *stepper) framePointer() Outcome {
 	case ra == 0:
 		return NoRow
 	case !s.mem.Called(ra):
-		return NoRow // the caller may have another use for the register, but its return address must look like one
+		return NoRow // the register may have another use, so require a plausible return address
 	}
 	*s.regs = Regs{PC: ra, SP: fp + 16, FP: next, ViaFP: true, Thread: s.regs.Thread, Switches: switches}
 	return Unset
 }
 
-// end is what a zero means: the end of the stack, if that may be there.
+// end returns the outcome for a zero: the end of the stack, if the stack may end there.
 func (s *stepper) end(plausible bool) Outcome {
 	if plausible {
 		return CompleteFP
@@ -329,7 +330,8 @@ func (s *stepper) end(plausible bool) Outcome {
 	return NoRow
 }
 
-// ReturnsTo reports whether a call may return to addr, as code shows it, or a signal handler.
+// ReturnsTo reports whether a call or a signal handler may return to addr, according to the code
+// there.
 func ReturnsTo(machine elf.Machine, addr uint64, code Words) bool {
 	if FollowsCall(machine, addr, code) {
 		return true
@@ -341,13 +343,13 @@ func ReturnsTo(machine elf.Machine, addr uint64, code Words) bool {
 	return v == 0x0f000000_0fc0c748 || v<<8 == 0x050f0000_000fb800 // mov $15, %rax or %eax; syscall
 }
 
-// FollowsCall reports whether the instruction before addr may be a call, as it is
-// before a return address.
+// FollowsCall reports whether the instruction before addr may be a call, as before a return
+// address.
 func FollowsCall(machine elf.Machine, addr uint64, mem Words) bool {
 	arm := machine == elf.EM_AARCH64
 	v, ok := mem.ReadU64(addr - 8)
 	if inPage := addr % 4096; !ok && !arm && inPage > 0 && inPage < 8 {
-		// The page before may not be there: zeros stand for its bytes.
+		// The previous page may be missing: use zeros for its bytes.
 		v, ok = mem.ReadU64(addr - inPage)
 		v <<= 64 - 8*inPage
 	}
@@ -377,9 +379,9 @@ func FollowsCall(machine elf.Machine, addr uint64, mem Words) bool {
 	return false
 }
 
-// record goes to the caller by the frame record that the frame pointer is known
-// to point to. The caller's stack may be another one, below this one: the rule is
-// for functions that go from stack to stack. A frame pointer of zero is the end.
+// record finds the caller through the frame record at the frame pointer, which is known to be
+// valid. The caller may be on another, lower stack, because the rule is for functions that switch
+// stacks. A zero frame pointer marks the end.
 func (s *stepper) record() Outcome {
 	fp := s.regs.FP
 	if fp == 0 {
@@ -422,7 +424,7 @@ func (s *stepper) read(addr, add uint64) (uint64, Outcome) {
 	return v + add, Unset
 }
 
-// strip takes the pointer authentication code off a return address.
+// strip removes the pointer authentication code from a return address.
 func (s *stepper) strip(ra uint64) uint64 {
 	if s.arm {
 		return ra & pacMask

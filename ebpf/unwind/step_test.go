@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// words is a memory made by hand: what is not in it cannot be read.
+// words is a memory made by hand. All other addresses are unreadable.
 type words map[uint64]uint64
 
 func (w words) ReadU64(addr uint64) (uint64, bool) {
@@ -17,10 +17,10 @@ func (w words) ReadU64(addr uint64) (uint64, bool) {
 
 func (w words) Called(addr uint64) bool { return addr != notCalled }
 
-// notCalled is an address that no call is before.
+// notCalled is an address that does not follow a call.
 const notCalled = 0x4445
 
-// EndsAt says that what is in it is the stack.
+// EndsAt treats the words as the whole stack.
 func (w words) EndsAt(addr uint64) bool {
 	for at := range w {
 		if at > addr+0x100 {
@@ -34,13 +34,13 @@ const (
 	x86 = elf.EM_X86_64
 	arm = elf.EM_AARCH64
 
-	// Where the saved stack pointer is, from that at a signal trampoline: see package unwindtable.
+	// Offset of the saved stack pointer from the stack pointer at a signal trampoline: see package
+	// unwindtable.
 	x86SignalSP     = 160
 	aarch64SignalSP = 560
 )
 
-// TestStep executes every kind of rule once, the formulas of row.go worked
-// out by hand.
+// TestStep executes every kind of rule once. The formulas of row.go are worked out by hand.
 func TestStep(t *testing.T) {
 	leaf := Regs{PC: 0x4010, SP: 0x7000, FP: 0x7100, Exact: true, Full: true,
 		General: [16]uint64{5: 0x9999, 9: 0x8888, 10: 0x7200}}
@@ -144,7 +144,7 @@ func TestStep(t *testing.T) {
 		"frame pointer": {x86, WideRule{}, leaf, words{0x7100: 0x7300, 0x7108: 0x5555},
 			Regs{PC: 0x5555, SP: 0x7110, FP: 0x7300, ViaFP: true}, Unset},
 		"frame pointer to nowhere": {x86, WideRule{}, leaf, nil, leaf, NoRow},
-		// the register may be anything
+		// the register may have any value
 		"end of frame pointers": {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0}, leaf, NoRow},
 		"last frame pointer": {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0x5555},
 			Regs{PC: 0x5555, SP: 0x7110, ViaFP: true}, Unset},
@@ -193,7 +193,7 @@ func TestStep(t *testing.T) {
 // leafAt is a leaf with a frame pointer.
 func leafAt(fp uint64) Regs { return Regs{PC: 0x4010, SP: 0x7000, FP: fp} }
 
-// chained is a frame that a frame record led to.
+// chained returns a frame that was found through a frame record.
 func chained(fp uint64, switches uint8) Regs {
 	return Regs{PC: 0x4010, SP: 0x7000, FP: fp, ViaFP: true, Switches: switches}
 }
@@ -203,8 +203,8 @@ func with(r Regs, pc uint64) Regs {
 	return r
 }
 
-// TestStepSignal goes through signal frames laid out as the kernel does: the
-// offsets are those of struct ucontext and struct rt_sigframe.
+// TestStepSignal steps through signal frames in the kernel's layout. The offsets come from struct
+// ucontext and struct rt_sigframe.
 func TestStepSignal(t *testing.T) {
 	const sp = 0x7000
 	mem := words{}
@@ -255,9 +255,8 @@ func (s textSpace) Rule(addr uint64) (WideRule, Outcome) {
 	return WideRule{}, NoMapping
 }
 
-// TestWalk walks a leaf, a function that ends in a call, and the entry point.
-// The return address after the call belongs to the next function, whose rule
-// would lead astray.
+// TestWalk walks a leaf, a function that ends in a call, and the entry point. The return address
+// after the call belongs to the next function, whose rule would be wrong.
 func TestWalk(t *testing.T) {
 	space := textSpace{
 		{0x1000, 0x1010}: {CFA: CFASP, CFAOff: 8},

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// chaos is an address space and a memory made of arbitrary bytes: every address
-// has a rule and nearly every one can be read.
+// chaos is an address space and a memory made of arbitrary bytes: every address has a rule, and
+// almost every address is readable.
 type chaos struct {
 	rules []WideRule
 	words []uint64
@@ -30,8 +30,8 @@ func (c *chaos) EndsAt(addr uint64) bool { return addr%3 == 0 }
 
 func (c *chaos) Called(addr uint64) bool { return addr%5 != 0 }
 
-// FuzzWalk walks whatever stack by whatever rules. A walk ends, at the latest at
-// its depth limit, and a call is undone only towards the root of the stack.
+// FuzzWalk walks any stack with any rules. A walk ends at the latest at its depth limit, and a call
+// is unwound only towards the root of the stack.
 func FuzzWalk(f *testing.F) {
 	rule := func(w WideRule) []byte {
 		b := []byte{byte(w.CFA), w.Reg, w.Rules, w.Reg2}
@@ -78,8 +78,8 @@ func wideRule(b []byte) WideRule {
 	return WideRule{CFA: CFAKind(b[0]), Reg: b[1], Rules: b[2], Reg2: b[3], CFAOff: v(4), FPOff: v(8), RAOff: v(12)}
 }
 
-// undoesCall reports whether the caller's frame must be above the one where w is
-// used: not after a signal or where frame records lead to another stack.
+// undoesCall reports whether the caller's frame must be above the frame where w is used: not after
+// a signal, or where frame records lead to another stack.
 func undoesCall(w WideRule) bool {
 	return w.CFA != CFANone && w.CFA != CFASignal && w.CFA <= CFASPIndexed
 }

@@ -9,19 +9,19 @@ import (
 // section 4.1): x29, x30, sp.
 var aarch64ABI = abi{sp: 31, fp: 29, ra: 30, registers: 31, signalSP: aarch64SignalSP}
 
-// aarch64SignalSP is where, from sp at a signal trampoline, the ucontext holds
-// the saved sp: 128 bytes of siginfo, 176 up to the sigcontext, 8 of fault
-// address, 31 registers (Linux, arch/arm64/kernel/signal.c, rt_sigframe).
+// aarch64SignalSP is the offset from sp at a signal trampoline to the saved sp in the ucontext: 128
+// bytes of siginfo, 176 up to the sigcontext, 8 of fault address, 31 registers (Linux,
+// arch/arm64/kernel/signal.c, rt_sigframe).
 const aarch64SignalSP = 128 + 176 + 8 + 31*8
 
-// translateAArch64 translates a row of arm64. Whether the return address is
-// signed does not matter: the code is stripped from every address.
+// translateAArch64 translates a row of arm64. It ignores whether the return address is signed,
+// because the unwinder strips the code from every address.
 func translateAArch64(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason) {
 	if signal {
 		return unwind.WideRule{CFA: unwind.CFASignal, CFAOff: aarch64SignalSP}, unwind.ReasonNone
 	}
 	var w unwind.WideRule
-	if row.Rule(aarch64ABI.ra).Kind == ehframe.Undefined { // nothing above: the other rules do not matter
+	if row.Rule(aarch64ABI.ra).Kind == ehframe.Undefined { // no caller, so the other rules do not matter
 		return unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)},
 			unwind.ReasonNone
 	}
@@ -54,8 +54,8 @@ func aarch64CFA(w *unwind.WideRule, cfa ehframe.CFA) unwind.Reason {
 	return unwind.ReasonCFAMissing
 }
 
-// aarch64ReturnAddress translates the rule of x30. Where FPOff is free it
-// holds the slot of x30 less 8, so that the rule stays narrow.
+// aarch64ReturnAddress translates the rule of x30. If FPOff is unused, it stores the slot of x30
+// minus 8 there, so that the rule stays narrow.
 func aarch64ReturnAddress(w *unwind.WideRule, fp unwind.FPKind, row *ehframe.Row) (unwind.RAKind, unwind.Reason) {
 	rule := row.Rule(aarch64ABI.ra)
 	switch {

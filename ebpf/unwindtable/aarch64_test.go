@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// aarch64Source has the kinds of frames that C compiles to.
+// aarch64Source contains the kinds of frames that C compiles to.
 const aarch64Source = `
 int other(int *p, ...);
 int leaf(int a) { return a + 1; }
@@ -88,8 +88,8 @@ func TestReadelfLargeAArch64(t *testing.T) {
 	}
 }
 
-// linked returns .eh_frame of an object file with the text at address 0, by
-// resolving what R_AARCH64_PREL32 relocations against .text ask for.
+// linked returns .eh_frame of an object file with the text at address 0, after resolving
+// R_AARCH64_PREL32 relocations against .text.
 func linked(t *testing.T, object string) *Section {
 	t.Helper()
 	const addr = 0x1000000
@@ -146,7 +146,7 @@ func compareAArch64(t *testing.T, p *pages, fde *ehtest.FDE) int {
 	return len(fde.Rows)
 }
 
-// formulaAArch64 writes where a rule finds everything, in full.
+// formulaAArch64 formats a rule with all formulas.
 func formulaAArch64(w unwind.WideRule) string {
 	fp, ra := "u", "u"
 	if w.FP() == unwind.FPAtCFA {

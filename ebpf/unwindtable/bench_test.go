@@ -45,8 +45,8 @@ func benchmarkPages(b *testing.B, path string, first, last uint64) {
 	b.ReportMetric(float64(rows)/float64(b.N), "rows/page")
 }
 
-// BenchmarkHotPage is the cost of one page of a large library seen for the first
-// time, from opening the file on.
+// BenchmarkHotPage measures one page of a large library that is seen for the first time, starting
+// with opening the file.
 func BenchmarkHotPage(b *testing.B) {
 	path := largest(b)
 	b.ReportAllocs()
@@ -68,7 +68,7 @@ func largest(t testing.TB) string {
 	return ""
 }
 
-// hotPage builds the page in the middle of the text of a file not seen before.
+// hotPage builds the page in the middle of the text of a new file.
 func hotPage(t testing.TB, path string) *unwind.Page {
 	t.Helper()
 	f, err := elffile.Open(path)
@@ -88,8 +88,8 @@ func hotPage(t testing.TB, path string) *unwind.Page {
 	return page
 }
 
-// TestMemoryOfHotPage checks that a page costs memory by its own size, not by
-// the library's.
+// TestMemoryOfHotPage checks that the memory for a page depends on the page's size, not on the
+// library's.
 func TestMemoryOfHotPage(t *testing.T) {
 	path := largest(t)
 	hotPage(t, path)
@@ -104,9 +104,9 @@ func TestMemoryOfHotPage(t *testing.T) {
 	t.Logf("%s: %d bytes for a page of %d rows", path, used, len(page.Rows))
 }
 
-// BenchmarkPageSize builds all pages of an executable in three sizes, for the
-// choice of the size: rows of a page that has any, bytes a row with its share of
-// the directory and of wide rules, and time for a page.
+// BenchmarkPageSize builds all pages of an executable in three sizes, to choose the size. It
+// reports the rows per non-empty page, the bytes per row including the directory and wide rules,
+// and the time per page.
 func BenchmarkPageSize(b *testing.B) {
 	large := map[string]string{}
 	if os.Getenv("HEADWATER_LARGE") == "1" {

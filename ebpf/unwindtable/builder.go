@@ -8,19 +8,18 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// builder makes pages: it merges what the sources of rows say. It is reused for the sake
-// of its buffers.
+// builder makes pages: it merges the rows of its sources. It is reused to save allocations.
 type builder struct {
 	*span
 	table   *Table
-	first   source    // nil: none
-	second  source    // for the gaps of the first; nil: none
-	go386   *goTable  // nil: no 32-bit Go program
-	frames  []*frames // those of the sources that are sections of FDEs
+	first   source    // nil if none
+	second  source    // for the gaps of the first; nil if none
+	go386   *goTable  // nil unless it is a 32-bit Go program
+	frames  []*frames // the sources that are sections of FDEs
 	code    *code
 	heights heights
-	merged  []unwind.Row  // of both
-	gap     [1]unwind.Row // what a missing source says
+	merged  []unwind.Row  // rows of both sources
+	gap     [1]unwind.Row // rows of a missing source
 }
 
 func newBuilder(t *Table) *builder {
@@ -31,7 +30,7 @@ func newBuilder(t *Table) *builder {
 	}
 	if s := t.sections.Functions; s != nil && t.golang != nil {
 		b.second = &goTable{table: t, code: b.code, reader: s.NewReader()}
-		return b // .debug_frame is about the same functions and says less
+		return b // .debug_frame covers the same functions with less information
 	}
 	if f := newDebugFrame(t, b.code); f != nil {
 		b.second, b.frames = f, append(b.frames, f)
@@ -39,7 +38,7 @@ func newBuilder(t *Table) *builder {
 	return b
 }
 
-// build makes the page of size bytes of text, at most 64 KiB, from lo on.
+// build makes the page for size bytes of text at lo, at most 64 KiB.
 func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 	b.span.begin(lo, size)
 	first, err := b.rowsOf(b.first)
@@ -72,12 +71,12 @@ func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 	}
 	countUnsupported(p, size)
 	for i := range p.Rows {
-		p.Rows[i].Off += uint16(lo) // was counted from the first byte
+		p.Rows[i].Off += uint16(lo) // was relative to the first byte of the page
 	}
 	return p, nil
 }
 
-// rowsOf returns what a source says of the span; without one it is a gap.
+// rowsOf returns the rows of a source for the span. Without a source the span is a gap.
 func (b *builder) rowsOf(s source) ([]unwind.Row, error) {
 	if s == nil {
 		b.gap[0] = unwind.Row{}
@@ -86,11 +85,11 @@ func (b *builder) rowsOf(s source) ([]unwind.Row, error) {
 	return s.Rows(b.span)
 }
 
-// entryReach is how far from the entry point code is taken for part of it.
+// entryReach is the maximum distance from the entry point for code that belongs to it.
 const entryReach = 4 << 10
 
-// markEntry returns rows with one for the code at the entry point, where call frame information says nothing about
-// it. It was not called, so its frame is the outermost one.
+// markEntry adds rows for the code at the entry point where there is no call frame information.
+// That code has no caller, so its frame is the outermost.
 func (b *builder) markEntry(rows []unwind.Row) ([]unwind.Row, error) {
 	entry := b.table.sections.Entry
 	if entry == 0 || entry >= b.hi+min(entryReach, math.MaxUint64-b.hi) || entry < b.lo-min(entryReach, b.lo) {
@@ -103,8 +102,8 @@ func (b *builder) markEntry(rows []unwind.Row) ([]unwind.Row, error) {
 	return b.markOutermost(rows, code), nil
 }
 
-// entryCode returns the ranges of the code at the entry point, as far as no call frame information is around it. The
-// code is followed once: each stack of a 32-bit program asks for it.
+// entryCode returns the ranges of the code at the entry point that have no call frame information.
+// It follows the code only once, because each stack of a 32-bit program needs it.
 func (b *builder) entryCode() ([][2]uint64, error) {
 	t := b.table
 	t.entryMu.Lock()
@@ -135,7 +134,7 @@ func (b *builder) followEntry() ([][2]uint64, error) {
 	return codeflow.Entry(b.code, s.Machine, s.Entry, bounds), nil
 }
 
-// codeAround returns the code that is at most some bytes from addr; false if there is no code at addr.
+// codeAround returns the code within reach bytes of addr, and false if there is no code at addr.
 func (b *builder) codeAround(addr, reach uint64) (bounds [2]uint64, ok bool) {
 	for _, code := range b.table.sections.Code {
 		if addr < code[0] || addr >= code[1] {
@@ -151,7 +150,7 @@ func (b *builder) codeAround(addr, reach uint64) (bounds [2]uint64, ok bool) {
 	return bounds, false
 }
 
-// markOutermost returns rows with those of outermost frames, where rows say nothing of the ranges of code.
+// markOutermost adds rows of outermost frames for the ranges of code that have no rule.
 func (b *builder) markOutermost(rows []unwind.Row, code [][2]uint64) []unwind.Row {
 	outermost := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
 	for _, r := range code {
@@ -174,7 +173,8 @@ func (b *builder) markOutermost(rows []unwind.Row, code [][2]uint64) []unwind.Ro
 	return rows
 }
 
-// countUnsupported fills in Unsupported of p, which covers size bytes; Off counts from the first.
+// countUnsupported sets Unsupported of p, which covers size bytes. Off is relative to the first
+// byte.
 func countUnsupported(p *unwind.Page, size int) {
 	for i, r := range p.Rows {
 		if r.CFA != unwind.CFAUnsupported {

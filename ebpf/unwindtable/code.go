@@ -12,15 +12,15 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// code reads the machine code of an executable, where that says what call
-// frame information does not. One goroutine may use it.
+// code reads the machine code of an executable, for information that is not in call frame
+// information. It must not be used concurrently.
 type code struct {
 	segments    []segment
 	size        uint64   // bytes of all segments
-	library     bool     // the C library
-	trampolines [][]byte // what signal trampolines look like
+	library     bool     // it is the C library
+	trampolines [][]byte // code of signal trampolines
 	clones      []cloneCall
-	starts      [][]byte // what the ends of coroutines' stacks look like
+	starts      [][]byte // code at the ends of coroutines' stacks
 }
 
 type segment struct {
@@ -43,8 +43,8 @@ func newCode(s Sections) *code {
 	return c
 }
 
-// at returns the n bytes of code at addr, nil if they cannot be read. They are
-// valid until the next call.
+// at returns the n bytes of code at addr, or nil if they are unreadable. They are valid until the
+// next call.
 func (c *code) at(addr uint64, n int) []byte {
 	for i := range c.segments {
 		s := &c.segments[i]
@@ -70,11 +70,10 @@ func (c *code) ReadVaddr(p []byte, vaddr uint64) error {
 	return nil
 }
 
-// trampolines returns the code that a signal handler returns to: the system
-// call rt_sigreturn, and nothing else that compilers or people write. Some C
-// libraries, Go's runtime and the vdso of arm64 have no call frame information
-// for it; its bytes are how debuggers know it, too, and the kernel promises to
-// keep those of the vdso (Linux, arch/arm64/kernel/vdso/sigreturn.S).
+// trampolines returns the code that a signal handler returns to: the system call rt_sigreturn, in a
+// form that other code does not contain. Some C libraries, Go's runtime and the vdso of arm64 have
+// no call frame information for it. Debuggers also recognize its bytes, and the kernel promises to
+// keep the bytes of the vdso (Linux, arch/arm64/kernel/vdso/sigreturn.S).
 func trampolines(m elf.Machine) [][]byte {
 	switch m {
 	case elf.EM_X86_64:
@@ -88,11 +87,11 @@ func trampolines(m elf.Machine) [][]byte {
 	return nil
 }
 
-// maxPadding is the largest gap between functions that is taken for padding.
+// maxPadding is the maximum size of a gap between functions that counts as padding.
 const maxPadding = 64
 
-// wanted reports whether the page with these rows of .eh_frame may have code in
-// its gaps that is worth reading. Small executables and the C library are always read.
+// wanted reports whether the page with these rows of .eh_frame may have interesting code in its
+// gaps. Small executables and the C library are always read.
 func (c *code) wanted(rows []unwind.Row) bool {
 	if len(c.segments) == 0 {
 		return false
@@ -108,28 +107,28 @@ func (c *code) wanted(rows []unwind.Row) bool {
 	return false
 }
 
-// int3 is x86's trap.
+// int3 is x86's trap instruction.
 const int3 = 0xcc
 
-// Bytes of known code and of the code that a new thread begins with, at most.
+// Maximum bytes of known code, and of the code where a new thread starts.
 const (
 	overlap     = 64
 	threadStart = 32
 )
 
-// markKnownCode returns rows with those of signal trampolines, system calls that
-// make threads and processes, and coroutines' starts in the page.
+// markKnownCode adds rows for signal trampolines, for system calls that create threads and
+// processes, and for coroutine starts in the page.
 //
-// A handler was not called from its trampoline but returns there, so that its pc
-// is looked up one byte early: the row begins in the instruction before, which
-// never runs. It has one byte more at the end, where the pc is during the system call,
-// unless that is of a function and no trap, as in Go's runtime. What rows say about
-// the trampoline is wrong: they are not of a signal frame.
+// A signal handler returns to its trampoline without a call there, so its return address is looked
+// up one byte early. The row therefore starts in the instruction before the trampoline, which never
+// runs. It also covers one byte after the trampoline, where the pc is during the system call,
+// unless that byte belongs to a function and is not a trap, as in Go's runtime. The row replaces
+// existing rows of the trampoline, which are wrong because they do not describe a signal frame.
 func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 	signal := unwind.Row{CFA: unwind.CFASignal, CFAOff: b.table.machine.signalSP}
 	clone := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAClone)}
 	outermost := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
-	var children []uint64 // where they go on
+	var children []uint64 // addresses where children continue
 	for i := range b.code.segments {
 		s := &b.code.segments[i]
 		lo := max(b.lo-min(b.lo, overlap), s.addr)
@@ -139,9 +138,9 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 		}
 		text, err := s.window.Slice(lo-s.addr, int(hi-lo))
 		if err != nil {
-			continue // the rows are good without
+			continue // the rows are valid without
 		}
-		first := int(int64(lo - b.lo)) // offset of text in the page
+		first := int(int64(lo - b.lo)) // offset of text from the start of the page
 		for _, pattern := range b.code.trampolines {
 			for at := range occurrences(text, pattern) {
 				end := first + at + len(pattern)
@@ -156,7 +155,7 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 		for _, call := range b.code.clones {
 			for at := range call.occurrences(text) {
 				at += first
-				// What call frame information says stands.
+				// Call frame information takes precedence.
 				if at >= 0 && at < b.size && rows[find(rows, at)].CFA == unwind.CFANone {
 					rows = b.mark(rows, at, at+call.size, clone)
 				}
@@ -178,11 +177,10 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 	return rows
 }
 
-// coroutineStarts returns the code that the first function of a coroutine
-// returns to: glibc's __start_context (sysdeps/unix/sysv/linux/x86_64/__start_context.S).
-// makecontext makes it the return address, so that it is looked up one byte early,
-// where there is no call frame information; and that of the function itself would
-// take the context to go on with for a return address.
+// coroutineStarts returns the code that the first function of a coroutine returns to: glibc's
+// __start_context (sysdeps/unix/sysv/linux/x86_64/__start_context.S). makecontext sets it as the
+// return address, so it is looked up one byte early, where there is no call frame information. The
+// call frame information of __start_context itself would use the next context as a return address.
 func coroutineStarts(m elf.Machine) [][]byte {
 	if m != elf.EM_X86_64 {
 		return nil
@@ -191,15 +189,15 @@ func coroutineStarts(m elf.Machine) [][]byte {
 	return [][]byte{{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff}}
 }
 
-// cloneCall is how a C library makes the system call clone or clone3 and returns.
+// cloneCall is the code of a C library that makes the system call clone or clone3 and returns.
 type cloneCall struct {
-	code, next []byte // with one byte between them, the distance of the jump that ends code
-	size       int    // bytes until the parent has returned, or jumps to where it does; then the child goes on
+	code, next []byte // next follows code after one byte, the distance of the jump at the end of code
+	size       int    // bytes until the parent has returned, or jumps to its return; the child continues there
 }
 
-// cloneCalls returns the code that has no call frame information from the system
-// call on, since that could not be right for parent and child. But the kernel
-// copies a process meanwhile, which takes long.
+// cloneCalls returns code that has no call frame information from the system call on, because it
+// could not be correct for both parent and child. Samples often hit this code, because the kernel
+// takes long to copy a process.
 func cloneCalls(m elf.Machine) []cloneCall {
 	if m != elf.EM_X86_64 {
 		return nil
@@ -212,7 +210,7 @@ func cloneCalls(m elf.Machine) []cloneCall {
 	}
 }
 
-// occurrences yields where in text c is.
+// occurrences yields the offsets of c in text.
 func (c *cloneCall) occurrences(text []byte) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for at := range occurrences(text, c.code) {
@@ -224,8 +222,7 @@ func (c *cloneCall) occurrences(text []byte) iter.Seq[int] {
 	}
 }
 
-// mark returns rows with row for the part of [start, end) that is in the
-// page.
+// mark returns rows with row for the part of [start, end) inside the page.
 func (b *builder) mark(rows []unwind.Row, start, end int, row unwind.Row) []unwind.Row {
 	start, end = max(start, 0), min(end, b.size)
 	if start >= end {
@@ -234,7 +231,7 @@ func (b *builder) mark(rows []unwind.Row, start, end int, row unwind.Row) []unwi
 	return put(rows, start, end, b.size, row)
 }
 
-// occurrences yields where pattern is in text.
+// occurrences yields the offsets of pattern in text.
 func occurrences(text, pattern []byte) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for at := 0; ; at += len(pattern) {

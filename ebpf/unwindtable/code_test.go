@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Machine code, as gcc and the Go assembler write it.
+// Machine code of gcc and the Go assembler.
 var (
 	sigreturnRAX   = ehtest.Asm{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}    // mov $15,%rax; syscall: musl, Go
 	sigreturnEAX   = ehtest.Asm{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05}                // mov $15,%eax; syscall
@@ -30,9 +30,8 @@ func codeAt(size int, pieces map[int]ehtest.Asm) []*Section {
 	return []*Section{assembled(text, b)}
 }
 
-// TestTrampolineX86 has signal trampolines without call frame information: in a
-// gap, in a row of .debug_frame that takes it for a function, and across pages.
-// What .eh_frame says stands.
+// TestTrampolineX86 has signal trampolines without call frame information: in a gap, in a row of
+// .debug_frame that treats it as a function, and across pages. .eh_frame takes precedence.
 func TestTrampolineX86(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text+0x100, 32, offset(16))
@@ -52,7 +51,7 @@ func TestTrampolineX86(t *testing.T) {
 	checkPage(t, table, textPage+1, "0"+signal, "6 no rule")
 	checkPage(t, table, textPage-1, "0 no rule", "ffff"+signal)
 
-	s.EHFrame, s.DebugFrame = nil, nil // nothing but code, as in a stripped musl
+	s.EHFrame, s.DebugFrame = nil, nil // only code, as in a stripped musl
 	if table, err = FromSections(s); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +61,8 @@ func TestTrampolineX86(t *testing.T) {
 	}
 }
 
-// TestTrampolineOfGo has the trampoline of Go's runtime, a function that ends in a
-// trap after the system call. There the pc is during it.
+// TestTrampolineOfGo has the trampoline of Go's runtime, a function that ends in a trap after the
+// system call. The pc is at the trap during the system call.
 func TestTrampolineOfGo(t *testing.T) {
 	d := &ehtest.Frames{Debug: true}
 	cie := d.CIE(ehtest.CIE{Program: x86Initial()})
@@ -82,8 +81,8 @@ func TestTrampolineOfGo(t *testing.T) {
 	checkPage(t, table, textPage, "0 no rule", "3f"+signal, "4a cfa=sp+8", "4f"+signal, "59 cfa=sp+8", "69 no rule")
 }
 
-// TestTrampolineAArch64 is the vdso of arm64: functions with call frame
-// information around a trampoline without.
+// TestTrampolineAArch64 is the vdso of arm64: a trampoline without call frame information between
+// functions with it.
 func TestTrampolineAArch64(t *testing.T) {
 	f := &ehtest.Frames{Addr: frameAddr}
 	cie := f.CIE(ehtest.CIE{Augmentation: "zR", Return: 30, Program: armInitial()})
@@ -99,8 +98,7 @@ func TestTrampolineAArch64(t *testing.T) {
 		"2c cfa=sp+0 ra=lr", "4c no rule")
 }
 
-// TestCodeIsReadWhereNeeded checks that text is left alone where .eh_frame leaves
-// nothing but padding.
+// TestCodeIsReadWhereNeeded checks that text is not read if .eh_frame leaves only padding.
 func TestCodeIsReadWhereNeeded(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, unwind.MaxPageSize-64, offset(16))
@@ -111,15 +109,14 @@ func TestCodeIsReadWhereNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkPage(t, table, textPage, "0 cfa=sp+16", "ffc0 no rule")
-	checkPage(t, table, textPage+1, "0 cfa=sp+16", "40 no rule") // tried in vain
+	checkPage(t, table, textPage+1, "0 cfa=sp+16", "40 no rule") // the code is unreadable
 }
 
-// TestGoFrames has .debug_frame as Go's linker writes it: the frame pointer is
-// saved and not mentioned.
+// TestGoFrames has .debug_frame of Go's linker, which does not mention the saved frame pointer.
 func TestGoFrames(t *testing.T) {
 	d := &ehtest.Frames{Debug: true}
 	cie := d.CIE(ehtest.CIE{Program: x86Initial()})
-	at := func(start uint64, rows ...[2]uint64) { // each: bytes of text, then CFA
+	at := func(start uint64, rows ...[2]uint64) { // each: bytes of text, CFA
 		program := offset(8)
 		for _, r := range rows {
 			program = then(program, byte(r[0]), r[1])
@@ -129,7 +126,7 @@ func TestGoFrames(t *testing.T) {
 	at(0x000, [2]uint64{0x11, 16}, [2]uint64{7, 0x40}, [2]uint64{8, 8}, [2]uint64{8, 16}) // push, as since Go 1.21
 	at(0x040, [2]uint64{0x10, 0x28}, [2]uint64{16, 8})                                    // store, as before
 	at(0x080, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})                                   // ... far away
-	// assembly: not saved where it should be
+	// assembly: not saved at the expected place
 	at(0x0c0, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})
 	// assembly: pushes something else
 	at(0x100, [2]uint64{0x10, 16}, [2]uint64{16, 8})
@@ -150,7 +147,7 @@ func TestGoFrames(t *testing.T) {
 		"d0 cfa=sp+528 fp=undefined", "e0 cfa=sp+8",
 		"110 cfa=sp+16 fp=undefined", "120 cfa=sp+8", "140 no rule")
 
-	s.Go = false // somebody else's .debug_frame means what it says
+	s.Go = false // .debug_frame of other linkers is complete
 	if table, err = FromSections(s); err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +160,7 @@ func TestGoFrames(t *testing.T) {
 	}
 }
 
-// TestGoFramesAArch64 checks that the frame pointer is not trusted after the
-// prologue.
+// TestGoFramesAArch64 checks that the frame pointer is undefined after the prologue.
 func TestGoFramesAArch64(t *testing.T) {
 	d := &ehtest.Frames{Debug: true}
 	cie := d.CIE(ehtest.CIE{Return: 30, Program: armInitial()})
@@ -177,8 +173,8 @@ func TestGoFramesAArch64(t *testing.T) {
 	checkPage(t, table, textPage, "0 cfa=sp+0 ra=lr", "8 cfa=sp+48 fp=undefined", "40 no rule")
 }
 
-// TestCoroutineStart has glibc's __start_context: a frame that returns to its
-// first byte is called by an outermost one. In other files it is not looked for.
+// TestCoroutineStart has glibc's __start_context: the caller of a frame that returns to its first
+// byte is outermost. Other files are not searched for it.
 func TestCoroutineStart(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text+0x40, 32, nil)
@@ -198,8 +194,8 @@ func TestCoroutineStart(t *testing.T) {
 	}
 }
 
-// TestCloneCall has the system call clone of two C libraries in gaps, which
-// returns in the parent alone. What .eh_frame says stands.
+// TestCloneCall has the system call clone of two C libraries in gaps. It returns only in the
+// parent. .eh_frame takes precedence.
 func TestCloneCall(t *testing.T) {
 	// syscall; test %rax,%rax; jl; je; ret; xor %ebp,%ebp
 	glibc := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0x74, 0x01, 0xc3, 0x31, 0xed}
@@ -233,7 +229,7 @@ func TestCloneCall(t *testing.T) {
 	}
 }
 
-// oneWord is a stack of one word, where it ends.
+// oneWord is a stack with one word, at its end.
 type oneWord struct{ addr, value uint64 }
 
 func (w oneWord) ReadU64(addr uint64) (uint64, bool) { return w.value, addr == w.addr }
@@ -242,8 +238,9 @@ func (w oneWord) EndsAt(uint64) bool { return true }
 
 func (w oneWord) Called(uint64) bool { return true }
 
-// TestCodeWithFramePointers has no call frame information, and functions with and without frame pointers, with nop
-// between them: each instruction has its rule, and one from which nobody knows where it leads has none.
+// TestCodeWithFramePointers has no call frame information. It has functions with and without frame
+// pointers, with nop between them. Each instruction has a rule, except instructions that lead to
+// unknown code.
 func TestCodeWithFramePointers(t *testing.T) {
 	const nop = 0x90
 	code := bytes.Repeat([]byte{nop}, unwind.MaxPageSize)

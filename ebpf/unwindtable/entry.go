@@ -8,17 +8,17 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Entry says where the call frame information about an address stands.
+// Entry describes the call frame entry of an address.
 type Entry struct {
 	Section      string // .eh_frame or .debug_frame
-	Offset       uint64 // of the FDE in the section
-	CIE          uint64 // of its CIE
+	Offset       uint64 // offset of the FDE in the section
+	CIE          uint64 // offset of its CIE
 	Augmentation string // of the CIE
-	Start, End   uint64 // text that the FDE is about, ELF virtual addresses
+	Start, End   uint64 // text of the FDE, ELF virtual addresses
 }
 
-// Entry returns the FDE about the ELF virtual address vaddr, and false if there
-// is none. The error is about reading it.
+// Entry returns the FDE of the ELF virtual address vaddr, and false if there is none. The error is
+// a read error.
 func (t *Table) Entry(vaddr uint64) (Entry, bool, error) {
 	b := t.builders.Get().(*builder)
 	defer t.builders.Put(b)
@@ -34,8 +34,8 @@ func (t *Table) Entry(vaddr uint64) (Entry, bool, error) {
 	return Entry{}, false, nil
 }
 
-// LastStart returns where the last FDE begins that begins at the ELF virtual address vaddr or before it, and false if
-// none does. The error is about reading it.
+// LastStart returns the start of the last FDE that starts at or before the ELF virtual address
+// vaddr, and false if there is none. The error is a read error.
 func (t *Table) LastStart(vaddr uint64) (start uint64, ok bool, err error) {
 	b := t.builders.Get().(*builder)
 	defer t.builders.Put(b)
@@ -56,8 +56,8 @@ func (t *Table) LastStart(vaddr uint64) (start uint64, ok bool, err error) {
 	return start, ok, nil
 }
 
-// IndexBytes returns the memory of the indexes that were made because the file has none that can be searched. It
-// makes them if Page, Entry and CallFrame have not yet.
+// IndexBytes returns the size of the indexes made for a file without a searchable index. It makes
+// the indexes if Page, Entry and CallFrame have not made them.
 func (t *Table) IndexBytes() int {
 	bytes := t.scanDebug().Bytes()
 	if !t.searchable {
@@ -66,9 +66,9 @@ func (t *Table) IndexBytes() int {
 	return bytes
 }
 
-// CallFrame returns what is stated about the ELF virtual address vaddr, and false
-// where nothing is, or in a Go program, whose statements are not to be trusted; of
-// a 32-bit one it returns what Go's own table says. The error is about reading it.
+// CallFrame returns the call frame information of the ELF virtual address vaddr, and false if there
+// is none. It returns false for Go programs, whose call frame information is unreliable, but for
+// 32-bit Go programs it uses Go's own table. The error is a read error.
 func (t *Table) CallFrame(vaddr uint64) (unwind.CallFrame, bool, error) {
 	b := t.builders.Get().(*builder)
 	defer t.builders.Put(b)
@@ -107,8 +107,8 @@ func (t *Table) CallFrame(vaddr uint64) (unwind.CallFrame, bool, error) {
 	return unwind.CallFrame{}, false, nil
 }
 
-// Outermost reports whether the ELF virtual address vaddr is in the code at which the kernel starts the program, and no
-// call frame information is around it. The error is about reading.
+// Outermost reports whether the ELF virtual address vaddr is in the code where the kernel starts
+// the program, outside of call frame information. The error is a read error.
 func (t *Table) Outermost(vaddr uint64) (bool, error) {
 	entry := t.sections.Entry
 	if entry == 0 || vaddr < entry-min(entryReach, entry) || vaddr-(entry-min(entryReach, entry)) >= 2*entryReach {

@@ -1,7 +1,6 @@
 package unwindtable
 
-// DWARF expression operators (DWARF 5, 7.7.1) that occur in the forms known
-// here.
+// DWARF expression operators (DWARF 5, 7.7.1) of the supported forms.
 const (
 	opDeref      = 0x06
 	opAnd        = 0x1a
@@ -18,10 +17,10 @@ const (
 	opNop        = 0x96
 )
 
-// expression matches a DWARF expression operator by operator.
+// expression matches a DWARF expression, one operator at a time.
 type expression struct {
 	b  []byte
-	ok bool // every operator so far was the one asked for
+	ok bool // all operators so far matched
 }
 
 func match(b []byte) *expression { return &expression{b: b, ok: true} }

@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// frames is a section of FDEs with its index, .eh_frame or .debug_frame: a source of
-// rows. One goroutine may use it.
+// frames is a source of rows: a section of FDEs, .eh_frame or .debug_frame, with its index. It must
+// not be used concurrently.
 type frames struct {
 	rowList
 	table   *Table
@@ -16,7 +16,7 @@ type frames struct {
 	name    string
 	reader  *ehframe.Reader
 	index   ehframe.Index
-	golang  bool // written by Go's linker
+	golang  bool // the section comes from Go's linker
 	program ehframe.Program
 	effort  int // bytes of call frame information read for the span
 }
@@ -48,7 +48,7 @@ func newDebugFrame(t *Table, c *code) *frames {
 	}
 }
 
-// Rows returns the rows that the section states.
+// Rows returns the rows of the section.
 func (f *frames) Rows(s *span) ([]unwind.Row, error) {
 	f.begin(s)
 	if scanned, ok := f.index.(*ehframe.Scanned); ok {
@@ -67,29 +67,28 @@ func (f *frames) Rows(s *span) ([]unwind.Row, error) {
 		}
 		err = f.fde(start, off)
 	}
-	if foreign(err) { // the index is broken: nothing can be said
+	if foreign(err) { // the index is broken: there are no valid rows
 		f.add(s.lo, unwind.Unsupported(unwind.ReasonBadIndex))
 		return f.rows, nil
 	}
 	return f.rows, err
 }
 
-// maxEffort is how many bytes of call frame instructions are read for a page; a
-// made-up index can refer to the same ones again and again. Those of real pages
-// are a few kilobytes, of the largest functions known just below a megabyte. The
-// bytes around them count, too.
+// maxEffort bounds the bytes of call frame instructions that are read for a page, because an
+// invalid index can refer to the same instructions repeatedly. Real pages have a few kilobytes, and
+// the largest known functions just below a megabyte. entryEffort is the number of bytes that each
+// entry counts in addition.
 const (
 	maxEffort   = 4 << 20
 	entryEffort = 32
 )
 
-// maxStepBack is how many FDEs without text may follow, in the index, one that
-// reaches into a page.
+// maxStepBack is the maximum number of FDEs without text that may follow, in the index, an FDE that
+// extends into a page.
 const maxStepBack = 16
 
-// first returns the position in the index of the first FDE that may be about
-// text at or after lo: the last one that begins at or before lo. FDEs without
-// text do not count.
+// first returns the index of the first FDE that may cover text at or after lo: the last FDE that
+// starts at or before lo. It skips FDEs without text.
 func (f *frames) first(lo uint64) (int, error) {
 	found, err := ehframe.Find(f.index, lo)
 	if err != nil {
@@ -107,7 +106,7 @@ func (f *frames) first(lo uint64) (int, error) {
 	return max(found, 0), nil
 }
 
-// fde adds the rows of the FDE at offset off, whose text begins at start.
+// fde adds the rows of the FDE at offset off, whose text starts at start.
 func (f *frames) fde(start, off uint64) error {
 	fde, err := f.reader.FDE(off)
 	f.span.noteBound(err)
@@ -121,7 +120,7 @@ func (f *frames) fde(start, off uint64) error {
 		return nil
 	}
 	f.effort += entryEffort + len(fde.Instructions) + len(fde.CIE.Instructions)
-	end := fde.Start // of the rows so far
+	end := fde.Start // end of the rows so far
 	golang := goFrame{frames: f}
 	err = f.program.Rows(&fde, func(row *ehframe.Row) bool {
 		end = row.End
@@ -140,13 +139,13 @@ func (f *frames) fde(start, off uint64) error {
 		f.add(end, unwind.Unsupported(unwind.ReasonBadProgram))
 	}
 	if end = fde.End; fde.CIE.SignalFrame && end+1 > end {
-		end++ // where the pc is during the trampoline's system call, its last instruction
+		end++ // the pc during the system call, the trampoline's last instruction
 	}
 	f.add(end, unwind.Row{})
 	return nil
 }
 
-// find returns the FDE that may be about vaddr; the zero FDE is about nothing.
+// find returns the FDE that may cover vaddr. The zero FDE covers no address.
 func (f *frames) find(vaddr uint64) (ehframe.FDE, error) {
 	i, err := f.first(vaddr)
 	if err != nil || i >= f.index.Len() {
@@ -159,8 +158,8 @@ func (f *frames) find(vaddr uint64) (ehframe.FDE, error) {
 	return f.reader.FDE(off)
 }
 
-// endBefore returns where the last function ends that begins before addr, 0 if the section
-// does not say so.
+// endBefore returns the end of the last function that starts before addr, 0 if the section does not
+// contain it.
 func (f *frames) endBefore(addr uint64) (uint64, error) {
 	fde, err := f.find(addr)
 	if err != nil && !foreign(err) {
@@ -172,11 +171,11 @@ func (f *frames) endBefore(addr uint64) (uint64, error) {
 	return 0, nil
 }
 
-// startAfter returns where the first function begins at or after addr, the largest number
-// if the section does not say so.
+// startAfter returns the start of the first function that starts at or after addr, or the maximum
+// uint64 if the section does not contain it.
 func (f *frames) startAfter(addr uint64) (uint64, error) {
 	start := ^uint64(0)
-	found, err := ehframe.Find(f.index, addr) // the last one that begins at or before addr
+	found, err := ehframe.Find(f.index, addr) // the last one that starts at or before addr
 	for i := max(found, 0); err == nil && i < min(found+2, f.index.Len()); i++ {
 		var at uint64
 		if at, _, err = f.index.Entry(i); err == nil && at >= addr {
@@ -189,8 +188,7 @@ func (f *frames) startAfter(addr uint64) (uint64, error) {
 	return start, nil
 }
 
-// foreign reports whether err is about the contents of a section rather than
-// about reading it.
+// foreign reports whether err is an error in the contents of a section, not a read error.
 func foreign(err error) bool {
 	return errors.Is(err, ehframe.ErrInvalid) || errors.Is(err, ehframe.ErrUnsupported) ||
 		errors.Is(err, ehframe.ErrTruncated) || errors.Is(err, ehframe.ErrEndOfSection)

@@ -24,12 +24,12 @@ func newGo386(t *Table) *goTable {
 	return &goTable{table: t, reader: t.sections.Functions.NewReader()}
 }
 
-// callFrame386 returns the call frame of 32-bit Go code by the stack pointer alone: Go has no frame pointers there
-// (internal/buildcfg, FramePointerEnabled), and ebp is like any other register, which calls overwrite. It is false for
-// code that Go's tools did not make.
+// callFrame386 returns the call frame of 32-bit Go code, relative to the stack pointer only: Go has
+// no frame pointers there (internal/buildcfg, FramePointerEnabled), and calls overwrite ebp like
+// any other register. It returns false for code that Go's tools did not compile.
 //
-// A function that goes to another stack has a call frame without a CFA. Where it came from is in the runtime's own
-// memory, and neither in a register nor on the stack.
+// A function that switches to another stack has a call frame without a CFA. The address it came
+// from is only in the runtime's own memory, not in a register or on the stack.
 func (g *goTable) callFrame386(vaddr uint64) (unwind.CallFrame, bool, error) {
 	none := unwind.CallFrame{}
 	f, _, ok, err := g.reader.Find(vaddr)
@@ -54,7 +54,8 @@ func (g *goTable) callFrame386(vaddr uint64) (unwind.CallFrame, bool, error) {
 	return c, true, nil
 }
 
-// row386 returns the row where the stack pointer is delta bytes below where it was at the function's first instruction.
+// row386 returns the row for a stack pointer delta bytes below its value at the function's first
+// instruction.
 func row386(kind goKind, delta int64) ehframe.Row {
 	lost := ehframe.Rule{Kind: ehframe.Undefined}
 	switch {
@@ -73,7 +74,8 @@ func row386(kind goKind, delta int64) ehframe.Row {
 	}
 }
 
-// ignoreInvalid leaves out what is wrong with the table itself: what it does not know has no call frame.
+// ignoreInvalid drops errors in the table itself: code that an invalid table does not cover has no
+// call frame.
 func ignoreInvalid(err error) error {
 	if errors.Is(err, gopclntab.ErrInvalid) {
 		return nil

@@ -38,8 +38,9 @@ func callFrame(t *testing.T, table *Table, vaddr uint64) unwind.CallFrame {
 	return c
 }
 
-// TestReadelfGo386 compares the call frames of a 32-bit Go program with readelf's rows of the .debug_frame that Go's
-// linker writes. The program without symbols and DWARF must have the same ones.
+// TestReadelfGo386 compares the call frames of a 32-bit Go program with readelf's rows of the
+// .debug_frame that Go's linker writes. The program without symbols and DWARF must have the same
+// call frames.
 func TestReadelfGo386(t *testing.T) {
 	path := buildGo386(t)
 	table, stripped := openTable(t, path), openTable(t, buildGo386(t, "-ldflags=-s -w"))
@@ -51,7 +52,7 @@ func TestReadelfGo386(t *testing.T) {
 				t.Fatalf("pc %#x: %v, in the stripped program %v", row.Loc, got, bare)
 			}
 			if got.Row.CFA.Kind == ehframe.CFAUnspecified {
-				others++ // the end of a stack, or another stack: .debug_frame knows of neither
+				others++ // the end of a stack, or another stack: .debug_frame has neither
 				continue
 			}
 			compared++

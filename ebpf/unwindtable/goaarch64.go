@@ -6,9 +6,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// goAArch64 is Go's code on arm64 (cmd/internal/obj/arm64/obj7.go, preprocess): a
-// function with a frame keeps x30 at sp, and the caller's x29 below it, where
-// x29 points to:
+// goAArch64 describes Go's code on arm64 (cmd/internal/obj/arm64/obj7.go, preprocess). A function
+// with a frame keeps x30 at sp, and the caller's x29 below it. x29 points to the saved x29:
 //
 //	str x30,[sp,#-n]!  | sub x20,sp,#n
 //	stur x29,[sp,#-8]  | stp x29,x30,[x20,#-8]
@@ -34,7 +33,7 @@ const (
 
 // Registers.
 const (
-	armGoroutine = 28 // where Go keeps the goroutine
+	armGoroutine = 28 // register of the current goroutine
 	armFP        = 29
 )
 
@@ -85,7 +84,7 @@ func (goAArch64) absence(text []byte) (goAbsence, bool) {
 			regs[to] = regs[from].load(offset)
 		case code&^(31<<16|31) == armMove:
 			regs[to] = regs[code>>16&31]
-		case code&^0x3ffffff == armCall: // of a function that keeps the goroutine
+		case code&^0x3ffffff == armCall: // a call of a function that keeps the goroutine register
 			regs = [32]goPath{armGoroutine: regs[armGoroutine]}
 		case code&^armAnyReg == armCallReg:
 			a.called = a.left

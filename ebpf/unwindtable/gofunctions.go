@@ -10,45 +10,46 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// goTable makes rows of Go's own table, which says where the stack pointer is at
-// every instruction of a function, and what functions are at the end of a stack
-// or change over to another one. It is in stripped programs, too, and says more
-// than the .debug_frame that Go's linker makes of it. It is a source of rows.
+// goTable is a source of rows from Go's own function table. The table has the stack pointer delta
+// at every instruction of a function, and identifies the functions that end a stack or switch to
+// another stack. It is also in stripped programs, and contains more than the .debug_frame that Go's
+// linker makes from it.
 type goTable struct {
 	rowList
 	table  *Table
 	code   *code
 	reader *gopclntab.Reader
-	steps  int // ranges of instructions looked at for this page
+	steps  int // ranges of instructions read for this page
 }
 
-// maxGoSteps bounds the work for one page. Real ones take some thousands.
+// maxGoSteps bounds the work for one page. Real pages take some thousands of steps.
 const maxGoSteps = 1 << 20
 
-// goCode is how one machine's Go code keeps return address and frame pointer.
+// goCode describes the location of return address and frame pointer in Go's code for one machine.
 type goCode interface {
-	// row returns the rule at instructions where the stack pointer is delta bytes
-	// below where it was at the function's first one.
+	// row returns the rule for instructions where the stack pointer is delta bytes below its value
+	// at the function's first instruction.
 	row(delta int64, frame bool) (unwind.WideRule, bool)
-	// saves reports whether the frame pointer is saved in the first instruction
-	// from addr on, where the stack pointer has just moved by delta, or has been
-	// before; after is where that is done, and set where it points to what has
-	// been saved, both in bytes from addr.
+	// saves reports whether the frame pointer is saved, by the instruction at addr or before it.
+	// The stack pointer has just moved by delta. after is the offset where the save is complete,
+	// and set the offset where the frame pointer starts to point to the saved one, both in bytes
+	// from addr.
 	saves(c *code, addr uint64, delta int64) (after, set uint64, ok bool)
-	// record returns the rule where the frame pointer points to what has been
-	// saved and the stack pointer may be on another stack.
+	// record returns the rule for code where the frame pointer points to the saved frame pointer,
+	// and the stack pointer may be on another stack.
 	record(delta int64) unwind.WideRule
-	// absence returns where the code of a function is on another stack; false if it is never.
+	// absence returns the part of a function that runs on another stack, and false if there is
+	// none.
 	absence(text []byte) (goAbsence, bool)
-	// keepsFP returns where in memory, in bytes from where a register other than the stack pointer points to, code puts
-	// the frame pointer first.
+	// keepsFP returns the offset of the first store of the frame pointer to memory that is
+	// addressed by a register other than the stack pointer.
 	keepsFP(text []byte) (at int64, ok bool)
-	// returnRegister returns the rule for code before addr that took the return
-	// address off the stack.
+	// returnRegister returns the rule for code after an instruction before addr that popped the
+	// return address.
 	returnRegister(c *code, addr uint64) (unwind.WideRule, bool)
 }
 
-// goCodeFor returns how Go's code is for a machine, nil if that is not known.
+// goCodeFor returns the goCode of a machine, nil if the machine is unsupported.
 func goCodeFor(m elf.Machine) goCode {
 	switch m {
 	case elf.EM_X86_64:
@@ -59,7 +60,7 @@ func goCodeFor(m elf.Machine) goCode {
 	return nil
 }
 
-// Rows returns the rows that the table states.
+// Rows returns the rows from the table.
 func (g *goTable) Rows(s *span) ([]unwind.Row, error) {
 	g.begin(s)
 	g.steps = 0
@@ -71,7 +72,7 @@ func (g *goTable) Rows(s *span) ([]unwind.Row, error) {
 		err = g.function(&f)
 	}
 	if errors.Is(err, gopclntab.ErrInvalid) {
-		return g.rows, nil // what follows has no rules
+		return g.rows, nil // the rest has no rules
 	}
 	return g.rows, err
 }
@@ -82,8 +83,8 @@ type goFunction struct {
 	f      *gopclntab.Func
 	kind   goKind
 	saved  bool   // the frame pointer is saved
-	marked uint64 // where the frame pointer points to what is saved; 0: nowhere yet
-	end    uint64 // of the rows so far
+	marked uint64 // address where the frame pointer starts to point to the saved one; 0 if not reached
+	end    uint64 // end of the rows so far
 	away   away
 }
 
@@ -121,7 +122,7 @@ func (s *goFunction) addRange(start, end uint64, delta int64) {
 		s.put(start, end, outermostRule)
 		return
 	case delta < 0:
-		w, _ := code.returnRegister(s.code, start) // no rule if it is not known
+		w, _ := code.returnRegister(s.code, start) // the zero rule if the register is unknown
 		s.put(start, end, w)
 		return
 	case delta > 0 && !s.saved:
@@ -161,7 +162,7 @@ func (s *goFunction) addRange(start, end uint64, delta int64) {
 	s.put(start, end, w)
 }
 
-// put adds the rule of [start, end), but for where the function is away.
+// put adds the rule of [start, end), except for parts where the function is on another stack.
 func (s *goFunction) put(start, end uint64, w unwind.WideRule) {
 	for _, a := range s.away.parts {
 		if end <= a.start || start >= a.end || s.saved && !s.away.framed {
@@ -178,23 +179,23 @@ func (s *goFunction) put(start, end uint64, w unwind.WideRule) {
 	}
 }
 
-// goKind is what has to be known of a function besides its stack pointer.
+// goKind is the kind of a function, which the stack pointer deltas do not contain.
 type goKind uint8
 
 const (
 	goPlain      goKind = iota
 	goOutermost         // the end of a stack
-	goSwitches          // goes to another stack and comes back
-	goCallback          // goes back to a goroutine's stack, for code that the goroutine has called
-	goLoadsSP           // goes to another stack for good
-	goScheduler         // looks for another goroutine to run: the one before is not who called
-	goOnAnyStack        // uses the stack pointer for something else
+	goSwitches          // switches to another stack and back
+	goCallback          // switches back to a goroutine's stack, for code called by the goroutine
+	goLoadsSP           // switches to another stack for good
+	goScheduler         // finds another goroutine to run; the previous goroutine is not the caller
+	goOnAnyStack        // uses the stack pointer for other purposes
 )
 
 func (k goKind) switches() bool { return k == goSwitches || k == goCallback }
 
-// kind returns what f is. Since Go 1.17 functions in assembly have flags, which say so;
-// in older programs, and for which way, names say it.
+// kind returns the kind of f. Since Go 1.17 functions in assembly have flags for it. Older
+// programs, and details that the flags do not contain, need the names.
 func (g *goTable) kind(f *gopclntab.Func) (goKind, error) {
 	name, err := g.reader.Name(f)
 	if err != nil {
@@ -206,10 +207,10 @@ func (g *goTable) kind(f *gopclntab.Func) (goKind, error) {
 	case f.HasFlags && f.Flags == 0:
 		return goPlain, nil
 	case name == "runtime.sigtramp" || name == "runtime.cgoSigtramp":
-		return goPlain, nil // what it interrupted is the caller: its return address is a signal trampoline
+		return goPlain, nil // its return address is a signal trampoline, which leads to the interrupted code
 	case f.Flags&gopclntab.TopFrame != 0 || slices.Contains(goOutermostNames(), name):
 		return goOutermost, nil
-	case strings.HasPrefix(name, "_rt0_") && !strings.Contains(name, "_lib"): // the latter are called by the loader
+	case strings.HasPrefix(name, "_rt0_") && !strings.Contains(name, "_lib"): // the loader calls the _lib functions
 		return goOutermost, nil
 	case slices.Contains(goLeavingNames(), name):
 		return goLoadsSP, nil
@@ -223,19 +224,19 @@ func (g *goTable) kind(f *gopclntab.Func) (goKind, error) {
 	return goOnAnyStack, nil
 }
 
-// goOutermostNames are the functions at the end of a stack (src/runtime/traceback.go
-// before Go 1.17, topofstack).
+// goOutermostNames are the functions at the end of a stack (src/runtime/traceback.go before Go
+// 1.17, topofstack).
 func goOutermostNames() []string {
 	return []string{"runtime.goexit", "runtime.mstart", "runtime.rt0_go"}
 }
 
-// goLeavingNames are the functions that go to another stack for good.
+// goLeavingNames are the functions that switch to another stack for good.
 func goLeavingNames() []string {
 	return []string{"gogo", "runtime.gogo", "runtime.mcall", goMorestack, "runtime.clone"}
 }
 
-// goSwitchNames are the functions that go to another stack and come back, in
-// programs older than the flag SPWrite.
+// goSwitchNames are the functions that switch to another stack and back, in programs older than the
+// flag SPWrite.
 func goSwitchNames() []string {
 	return []string{
 		goSystemstack, goAsmcgocall,

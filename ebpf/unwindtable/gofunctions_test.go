@@ -64,7 +64,7 @@ func disassemble(t *testing.T, path string, yield func(instruction)) {
 	}
 }
 
-// inScheduler returns a rule without what it adds in the scheduler alone.
+// inScheduler returns a rule without the part that is added only in the scheduler.
 func inScheduler(w unwind.WideRule) string { return strings.TrimSuffix(w.String(), " detached") }
 
 // checkAround compares the rules before and after an instruction.
@@ -78,9 +78,9 @@ func checkAround(t *testing.T, p *pages, in instruction, before, after string) {
 	}
 }
 
-// TestGoPrologues looks at the rules before and after every instruction that
-// saves or restores the frame pointer in a stripped program, as go tool objdump
-// shows them in its twin.
+// TestGoPrologues checks the rules before and after every instruction that saves or restores the
+// frame pointer in a stripped program. go tool objdump finds these instructions in the same program
+// with symbols.
 func TestGoPrologues(t *testing.T) {
 	p := &pages{t, openTable(t, goProgram(t, "amd64", "-s -w")), make(map[uint64]*unwind.Page)}
 	saved, restored := 0, 0
@@ -91,7 +91,7 @@ func TestGoPrologues(t *testing.T) {
 			in.function == "runtime.debugCallV2":
 		case strings.HasPrefix(in.function, "expandAVX512"): // objdump does not know their instructions
 		case in.text == "PUSHQ BP":
-			if p.rule(in.next).FP() == unwind.FPUndefined { // assembly that makes no frame of it
+			if p.rule(in.next).FP() == unwind.FPUndefined { // assembly that makes no frame
 				return
 			}
 			checkAround(t, p, in, "cfa=sp+8", "cfa=sp+16 fp=*(cfa-16)")
@@ -144,7 +144,7 @@ func TestGoProloguesAArch64(t *testing.T) {
 	}
 }
 
-// TestGoStacksEnd looks at the functions where stacks end or change, during their last call.
+// TestGoStacksEnd checks the functions where stacks end or change, during their last call.
 func TestGoStacksEnd(t *testing.T) {
 	const outermost, detached, goroutine = "cfa=sp+0 ra=undefined", " detached", "goroutine=*(*(g+48)+"
 	for arch, want := range map[string]map[string]string{
@@ -182,7 +182,7 @@ func TestGoStacksEnd(t *testing.T) {
 	}
 }
 
-// TestGoSaves has the ways to save the frame pointer of all releases.
+// TestGoSaves has the forms of saving the frame pointer of all releases.
 func TestGoSaves(t *testing.T) {
 	type result struct {
 		after, set uint64

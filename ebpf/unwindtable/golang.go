@@ -5,15 +5,15 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// goFrame completes the rules of one FDE that Go's linker wrote. It says where
-// the CFA and the return address are and never mentions the frame pointer,
-// although functions with a frame save it. Without that, a walk that leaves Go's
-// frames would go on with a stale frame pointer.
+// goFrame completes the rules of one FDE from Go's linker. Such an FDE has rules for the CFA and
+// the return address, but never for the frame pointer, although functions with a frame save it.
+// Without the missing rule, a walk that leaves Go's frames would continue with a stale frame
+// pointer.
 //
-// Where the code shows the compiler's way to save it, the rule is known, and it
-// holds for the rest of the function: cmd/internal/obj/x86 in Go's sources. Where
-// it does not, as in assembly that pushes and pops by itself, or on arm64, the
-// frame pointer is undefined as soon as the stack pointer has moved.
+// If the code saves the frame pointer in the compiler's way, the rule is known and holds for the
+// rest of the function (cmd/internal/obj/x86 in Go's sources). Otherwise the frame pointer is
+// undefined as soon as the stack pointer has moved. Examples are assembly with its own pushes and
+// pops, and arm64.
 type goFrame struct {
 	*frames
 	saved bool // *(CFA - 16) is the caller's frame pointer
@@ -26,12 +26,12 @@ func (g *goFrame) addRow(row *ehframe.Row) {
 		g.put(row.Start, row.End, w, reason)
 		return
 	}
-	from := row.Start // where the frame pointer is saved
+	from := row.Start // the frame pointer is saved from here on
 	if !g.saved {
 		var after uint64
 		if after, g.saved = g.saves(row); after > 0 {
 			from = min(from+after, row.End)
-			g.put(row.Start, from, w, unwind.ReasonNone) // not yet changed
+			g.put(row.Start, from, w, unwind.ReasonNone) // not changed yet
 		}
 	}
 	if g.saved {
@@ -48,17 +48,17 @@ func (g *goFrame) put(start, end uint64, w unwind.WideRule, reason unwind.Reason
 	}
 }
 
-// silent reports whether row is about a frame, by the stack pointer, and does
-// not mention the frame pointer.
+// silent reports whether row describes a frame relative to the stack pointer, without a rule for
+// the frame pointer.
 func (g *goFrame) silent(row *ehframe.Row, w unwind.WideRule) bool {
 	m := g.table.machine
 	return w.CFA == unwind.CFASP && w.RA() != unwind.RAUndefined && row.Rule(m.fp).Kind == ehframe.Unspecified &&
 		int64(w.CFAOff) != m.leaf
 }
 
-// saves reports whether the frame pointer is saved in the first instruction of
-// row, or has been in the one before; after is where that is done, in bytes from
-// the beginning of row.
+// saves reports whether the frame pointer is saved, by the first instruction of row or the
+// instruction before it. after is the offset where the save is complete, in bytes from the start of
+// row.
 func (g *goFrame) saves(row *ehframe.Row) (after uint64, ok bool) {
 	if g.table.machine != &x86ABI {
 		return 0, false

@@ -8,22 +8,23 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// The functions of Go's runtime that go to the thread's own stack, where only the goroutine's descriptor says where
-// they came from: always, or in releases and on machines where they leave no frame record that leads back.
+// Functions of Go's runtime that switch to the thread's own stack, where only the goroutine's
+// descriptor leads back: always, or only in releases and on machines where they leave no frame
+// record that leads back.
 const (
-	goMorestack   = "runtime.morestack" // makes a goroutine's stack larger
+	goMorestack   = "runtime.morestack" // grows a goroutine's stack
 	goSystemstack = "runtime.systemstack"
 	goAsmcgocall  = "runtime.asmcgocall" // calls C
 )
 
-// outermostRule is that of the end of a stack.
+// outermostRule is the rule at the end of a stack.
 var outermostRule = unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
 
-// away is where a function is on another stack, and the rules there.
+// away describes the parts of a function that run on another stack, and the rules there.
 type away struct {
 	parts  []awayPart // in ascending order
-	framed bool       // the frame pointer, too, is then another stack's
-	// From back to ret the stack pointer is the function's own again, but not yet the frame pointer.
+	framed bool       // the frame pointer also belongs to the other stack
+	// From back to ret the stack pointer is the function's own again, but the frame pointer is not.
 	back, ret uint64
 }
 
@@ -32,21 +33,23 @@ type awayPart struct {
 	rule       unwind.WideRule
 }
 
-// goAbsence is where code is on another stack, in bytes from its begin.
+// goAbsence is the part of a function's code that runs on another stack, in bytes from the start of
+// the code.
 type goAbsence struct {
 	from, to int
-	ret      int     // where it returns, back on its own
-	losesFP  bool    // the frame pointer is another stack's as well
-	path     []int64 // the way back: offsets of loads from the thread's word on, the last one gives the stack pointer
+	ret      int     // offset after its return, back on its own stack
+	losesFP  bool    // the frame pointer also belongs to the other stack
+	path     []int64 // the way back: offsets of loads from the thread's word on; the last one gives the stack pointer
 }
 
-// goPath is how code has got the value of a register. Without loads, and the number 0, that is not known.
+// goPath describes how code computed the value of a register. Without loads, and with the number 0,
+// the value is unknown.
 type goPath struct {
-	loads  []int64 // offsets of loads, one from the address that the one before gave; the first is of the thread's word
-	number int64   // a number that code has as such
+	loads  []int64 // offsets of loads, each from the address loaded before; the first is of the thread's word
+	number int64   // a constant in the code
 }
 
-// load returns what is at an offset from the address that p is.
+// load returns the path of a load at an offset from the address with path p.
 func (p goPath) load(offset int64) goPath {
 	if len(p.loads) == 0 {
 		return goPath{}
@@ -54,16 +57,16 @@ func (p goPath) load(offset int64) goPath {
 	return goPath{loads: append(slices.Clip(p.loads), offset)}
 }
 
-// absenceFinder gathers what code does, one instruction after the other.
+// absenceFinder collects the effects of consecutive instructions.
 type absenceFinder struct {
 	goAbsence
-	left   bool // for another stack
-	called bool // what it was told to call
-	back   bool // on its stack
-	over   bool // it has returned
+	left   bool // switched to another stack
+	called bool // called the function that it runs there
+	back   bool // is back on its own stack
+	over   bool // has returned
 }
 
-// setsSP notes that the stack pointer gets a value in the instruction before end.
+// setsSP records that the instruction before end sets the stack pointer.
 func (a *absenceFinder) setsSP(end int, path goPath) {
 	switch {
 	case !a.left:
@@ -73,14 +76,14 @@ func (a *absenceFinder) setsSP(end int, path goPath) {
 	}
 }
 
-// returns notes that the instruction before end returns.
+// returns records that the instruction before end returns.
 func (a *absenceFinder) returns(end int) {
 	if a.back {
 		a.over, a.ret = true, end
 	}
 }
 
-// absence returns what was found in size bytes of code.
+// absence returns the result for size bytes of code.
 func (a *absenceFinder) absence(size int) (goAbsence, bool) {
 	if !a.over {
 		a.to, a.ret = size, size
@@ -88,7 +91,7 @@ func (a *absenceFinder) absence(size int) (goAbsence, bool) {
 	return a.goAbsence, a.left
 }
 
-// away finds out where f is on another stack without a frame that leads back.
+// away returns the parts of f that run on another stack without a frame that leads back.
 func (g *goTable) away(f *gopclntab.Func, kind goKind) (away, error) {
 	if kind != goLoadsSP && kind != goSwitches {
 		return away{}, nil
@@ -116,19 +119,20 @@ func (g *goTable) away(f *gopclntab.Func, kind goKind) (away, error) {
 	}
 	a.parts = []awayPart{part}
 	if name == goAsmcgocall && !absence.losesFP {
-		a.parts = append(a.parts, awayPart{max(part.end, a.ret), f.End, lost}) // for code that began on the thread's stack
+		a.parts = append(a.parts, awayPart{max(part.end, a.ret), f.End, lost}) // code started on the thread's stack
 	}
 	return a, nil
 }
 
-// text returns the code of a function that is written in assembly.
+// text returns the start of the code of a function in assembly.
 func (g *goTable) text(f *gopclntab.Func) []byte {
-	const most = 512 // bytes, more than those looked at have
+	const most = 512 // more bytes than the functions of interest have
 	return g.code.at(f.Entry, int(min(f.End-f.Entry, most)))
 }
 
-// goroutineRule returns the rule by which f is left to where the goroutine was that the thread runs. Where the runtime
-// keeps that depends on its release: its own code says it, runtime.systemstack as it returns.
+// goroutineRule returns the rule that leads from f to the saved registers of the thread's current
+// goroutine. Their location depends on the release. It comes from the runtime's own code:
+// runtime.systemstack loads them to return.
 func (g *goTable) goroutineRule(f *gopclntab.Func) (unwind.WideRule, bool) {
 	systemstack, ok1 := g.neighbor(f, goSystemstack)
 	morestack, ok2 := g.neighbor(f, goMorestack)
@@ -141,7 +145,7 @@ func (g *goTable) goroutineRule(f *gopclntab.Func) (unwind.WideRule, bool) {
 		return unwind.WideRule{}, false
 	}
 	thread, m, current, sched := absence.path[0], absence.path[1], absence.path[2], absence.path[3]
-	const kept = 6 * 8 // from sp to fp: sp, pc, g, ctxt, lr, and in some releases another one between them
+	const kept = 6 * 8 // from sp to fp: sp, pc, g, ctxt, lr; some releases have one more word between them
 	if thread != int64(int32(thread)) || m <= 0 || current <= 0 || current > math.MaxInt16 || sched <= 0 ||
 		fp < sched+kept-8 || fp > sched+kept || (m|current|sched|fp)%8 != 0 || m/8 > math.MaxUint8 ||
 		sched/8 > math.MaxUint8 {
@@ -155,9 +159,9 @@ func (g *goTable) goroutineRule(f *gopclntab.Func) (unwind.WideRule, bool) {
 	return w, true
 }
 
-// neighbor returns the function with a name that is in the same file of assembly as f.
+// neighbor returns the function with the given name in the assembly file of f.
 func (g *goTable) neighbor(f *gopclntab.Func, name string) (gopclntab.Func, bool) {
-	const most = 96 // functions between two of that file
+	const most = 96 // maximum number of functions between two functions of that file
 	_, at, _, err := g.reader.Find(f.Entry)
 	for i := max(at-most, 0); err == nil && i < min(at+most, g.table.sections.Functions.Len()); i++ {
 		var n gopclntab.Func

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// TestGoroutineOfReleases has the code that says where Go's runtime keeps a goroutine's registers, as the linkers of
-// releases wrote it.
+// TestGoroutineOfReleases has the code that shows where Go's runtime keeps a goroutine's registers,
+// in the form of the linkers of several releases.
 func TestGoroutineOfReleases(t *testing.T) {
 	for name, c := range map[string]struct {
 		machine     goCode
 		systemstack string
 		morestack   string
-		from, to    int // where systemstack is on the thread's stack
+		from, to    int // range of systemstack on the thread's stack
 		losesFP     bool
 		path        []int64
 		fp          int64
@@ -89,8 +89,8 @@ func TestGoroutineOfReleases(t *testing.T) {
 	}
 }
 
-// TestNoGoroutine has code that does not say it: where the thread's word is comes from a slot that the loader fills in,
-// and a load is not of what was loaded before.
+// TestNoGoroutine has code that does not show it: the offset of the thread's word comes from a slot
+// that the loader fills in, or a load does not use the previously loaded value.
 func TestNoGoroutine(t *testing.T) {
 	for name, code := range map[string]string{
 		// mov 0x1234(%rip),%rcx; mov %fs:(%rcx),%rax; mov 48(%rax),%rbx

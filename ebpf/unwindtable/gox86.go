@@ -8,9 +8,9 @@ import (
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
-// goX86 is Go's code on x86-64 (cmd/internal/obj/x86/obj6.go, preprocess): a
-// function with a frame pushes rbp next to the return address and makes it point
-// there. Until Go 1.20 the frame was made first:
+// goX86 describes Go's code on x86-64 (cmd/internal/obj/x86/obj6.go, preprocess). A function with a
+// frame pushes rbp next to the return address and makes rbp point there. Until Go 1.20 it first
+// made the frame:
 //
 //	push %rbp             | sub $n,%rsp
 //	mov %rsp,%rbp         | mov %rbp,n-8(%rsp)
@@ -19,7 +19,7 @@ import (
 //	add $n,%rsp; pop %rbp | mov n-8(%rsp),%rbp; add $n,%rsp
 type goX86 struct{}
 
-// goSaved is the rule of a saved rbp: it is next to the return address.
+// goSaved is the offset of the saved rbp from the CFA, next to the return address.
 const goSaved = -16
 
 func (goX86) row(delta int64, frame bool) (unwind.WideRule, bool) {
@@ -38,7 +38,7 @@ func (goX86) saves(c *code, addr uint64, delta int64) (after, set uint64, ok boo
 	if delta == 8 && bytes.Equal(c.at(addr-1, 1+moved), []byte{0x55, 0x48, 0x89, 0xe5}) {
 		return 0, moved, true
 	}
-	at := delta - 8 // from rsp, of the saved rbp
+	at := delta - 8 // offset of the saved rbp from rsp
 	slot, n := []byte{0x48, 0x89, 0x6c, 0x24, byte(at)}, uint64(5)
 	switch {
 	case at == 0:
@@ -91,11 +91,11 @@ const (
 	movNumber = 0xc7
 	ret       = 0xc3
 	callNear  = 0xe8
-	group5    = 0xff // calls and jumps to where a register or memory says
+	group5    = 0xff // calls and jumps through a register or memory
 )
 
-// loadX86 returns what a move from a register or memory gets. The word of the thread in which Go keeps the goroutine is
-// addressed by the thread pointer, fs.
+// loadX86 returns the path of the value that a move from a register or memory loads. The word of
+// the thread that holds the current goroutine is addressed by the thread pointer, fs.
 func loadX86(regs *[16]goPath, in *x86.Instruction) goPath {
 	switch base := in.Base; {
 	case in.Mod == 3:
@@ -129,7 +129,7 @@ func (goX86) keepsFP(text []byte) (int64, bool) {
 	}
 }
 
-// returnRegister knows pop of r8 to r15, which syscall.rawVforkSyscall begins with.
+// returnRegister recognizes a pop of r8 to r15, the first instruction of syscall.rawVforkSyscall.
 func (goX86) returnRegister(c *code, addr uint64) (unwind.WideRule, bool) {
 	pop := c.at(addr-2, 2)
 	if len(pop) < 2 || pop[0] != 0x41 || pop[1]&0xf8 != 0x58 {

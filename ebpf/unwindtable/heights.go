@@ -8,25 +8,25 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Code in gaps is read from some bytes before the page, where loops begin, to some
+// Bytes of code that are analyzed around gaps: some before the page, where loops may start, and
 // more after it, where functions return.
 const (
 	codeBefore = 1 << 10
 	codeAfter  = 8 << 10
 )
 
-// minGap is the smallest gap between functions that may be a function.
+// minGap is the minimum size of a gap between functions that may contain a function.
 const minGap = 16
 
-// heights makes rows of the code in a page's gaps.
+// heights makes rows from the code in a page's gaps.
 type heights struct {
 	b        *builder
 	analysis stackheight.Analysis
 	rows     []unwind.Row
-	bytes    int // of text with such a rule
+	bytes    int // bytes of text with a rule from analysis
 }
 
-// fill returns rows with those that the code in the gaps of the page leads to.
+// fill adds rows for the gaps of the page from code analysis.
 func (h *heights) fill(rows []unwind.Row) ([]unwind.Row, error) {
 	h.bytes = 0
 	b := h.b
@@ -55,7 +55,7 @@ func (h *heights) fill(rows []unwind.Row) ([]unwind.Row, error) {
 	return rows, nil
 }
 
-// gap returns rows with those for the gap [start, end) of the page.
+// gap adds rows for the gap [start, end) of the page.
 func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
 	b := h.b
 	lo, hi := b.lo+uint64(start), b.lo+uint64(end)
@@ -85,11 +85,11 @@ func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
 	return rows, nil
 }
 
-// put returns rows with those of g in [lo, hi) of the page.
+// put adds the rows of g for [lo, hi) of the page.
 func (h *heights) put(rows []unwind.Row, g stackheight.Gap, lo, hi uint64) []unwind.Row {
 	b := h.b
 	h.rows = append(h.rows[:0], unwind.Row{Off: uint16(lo - b.lo)})
-	end := lo // of what has a rule
+	end := lo // end of the text with a rule
 	h.analysis.Rules(g, func(addr uint64, size int, r stackheight.Rule) bool {
 		if addr+uint64(size) <= lo {
 			return true
@@ -123,7 +123,7 @@ func (h *heights) put(rows []unwind.Row, g stackheight.Gap, lo, hi uint64) []unw
 	return appendRange(out, rows, int(hi-b.lo), b.size, b.size)
 }
 
-// add makes row the one from addr on.
+// add adds row from addr on, to the next row.
 func (h *heights) add(addr uint64, row unwind.Row) {
 	row.Off = uint16(addr - h.b.lo)
 	if n := len(h.rows); n > 0 && h.rows[n-1].Off == row.Off {
@@ -132,12 +132,12 @@ func (h *heights) add(addr uint64, row unwind.Row) {
 	h.rows = unwind.AppendRow(h.rows, row)
 }
 
-// analyses are those of RuleByAnalysis: most of what one takes is room for instructions, which the next one takes, too.
+// analyses are reused by RuleByAnalysis: most of their memory is for instructions.
 var analyses = sync.Pool{New: func() any { return &stackheight.Analysis{} }}
 
-// RuleByAnalysis returns the rule at the instruction at addr by what code does from there
-// until it returns; false where that cannot be seen. The code is that from start on, of
-// [low, high), which may belong to the same function. It knows x86-64.
+// RuleByAnalysis returns the rule at the instruction at addr, derived from the code from there to a
+// return, and false if that fails. code starts at start and is in [low, high), the code that may
+// belong to the same function. It supports x86-64.
 func RuleByAnalysis(machine elf.Machine, code []byte, start, addr, low, high uint64) (w unwind.WideRule, ok bool) {
 	if machine != elf.EM_X86_64 {
 		return w, false
@@ -145,7 +145,7 @@ func RuleByAnalysis(machine elf.Machine, code []byte, start, addr, low, high uin
 	a := analyses.Get().(*stackheight.Analysis)
 	defer analyses.Put(a)
 	const longest = 15 // bytes of an instruction
-	// The code may begin within an instruction. Read from one of the next bytes on, it comes to addr.
+	// The code may start inside an instruction. Decoding from one of the next bytes reaches addr.
 	for from := start; from <= addr && from-start <= min(longest, uint64(len(code))); from++ {
 		a.Rules(stackheight.Gap{Start: low, End: high, Addr: from, Text: code[from-start:]},
 			func(at uint64, _ int, r stackheight.Rule) bool {
@@ -161,7 +161,7 @@ func RuleByAnalysis(machine elf.Machine, code []byte, start, addr, low, high uin
 	return w, ok
 }
 
-// ruleOfHeight translates what the code says.
+// ruleOfHeight translates a rule from code analysis.
 func ruleOfHeight(r stackheight.Rule) (unwind.WideRule, bool) {
 	w := unwind.WideRule{CFAOff: r.Off, FPOff: r.FP, Rules: unwind.Rules(unwind.FPSame, unwind.RACalled)}
 	if r.FP != 0 {
@@ -182,8 +182,8 @@ func ruleOfHeight(r stackheight.Rule) (unwind.WideRule, bool) {
 	return w, w.CFA != unwind.CFANone && r.Add%8 == 0 && words == int32(w.Reg)
 }
 
-// functionBefore returns where the last function with call frame information ends
-// that begins before addr.
+// functionBefore returns the end of the last function with call frame information that starts
+// before addr.
 func (b *builder) functionBefore(addr uint64) (uint64, error) {
 	end := uint64(0)
 	for _, f := range b.frames {
@@ -196,7 +196,8 @@ func (b *builder) functionBefore(addr uint64) (uint64, error) {
 	return end, nil
 }
 
-// functionAfter returns where the first one begins at or after addr.
+// functionAfter returns the start of the first function with call frame information that starts at
+// or after addr.
 func (b *builder) functionAfter(addr uint64) (uint64, error) {
 	start := ^uint64(0)
 	for _, f := range b.frames {

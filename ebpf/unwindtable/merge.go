@@ -6,13 +6,13 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// find returns the position of the row for offset off of the page.
+// find returns the index of the row for offset off of the page.
 func find(rows []unwind.Row, off int) int {
 	return sort.Search(len(rows), func(i int) bool { return int(rows[i].Off) > off }) - 1
 }
 
-// fillGaps returns the rows of first, and those of second where first has no
-// rule. The memory of out may be used for it.
+// fillGaps returns the rows of first, and the rows of second for the gaps of first. It may use the
+// memory of out.
 func fillGaps(out, first, second []unwind.Row, size int) []unwind.Row {
 	switch {
 	case len(second) == 1 && second[0].CFA == unwind.CFANone:
@@ -35,8 +35,7 @@ func fillGaps(out, first, second []unwind.Row, size int) []unwind.Row {
 	return out
 }
 
-// appendRange appends those of rows, of a page of size bytes, that are about
-// [start, end).
+// appendRange appends the part of rows in [start, end). rows cover a page of size bytes.
 func appendRange(out, rows []unwind.Row, start, end, size int) []unwind.Row {
 	for i, r := range rows {
 		next := size
@@ -55,7 +54,7 @@ func appendRange(out, rows []unwind.Row, start, end, size int) []unwind.Row {
 	return out
 }
 
-// put returns rows, of a page of size bytes, with row for [start, end).
+// put returns rows with row for [start, end). rows cover a page of size bytes.
 func put(rows []unwind.Row, start, end, size int, row unwind.Row) []unwind.Row {
 	out := appendRange(make([]unwind.Row, 0, len(rows)+2), rows, 0, start, size)
 	row.Off = uint16(start)

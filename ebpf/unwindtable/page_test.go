@@ -40,7 +40,7 @@ func checkPage(t *testing.T, table *Table, n uint64, want ...string) *unwind.Pag
 	return page
 }
 
-// offset returns a program that sets the CFA's offset at once.
+// offset returns a program that sets the CFA's offset in the first row.
 func offset(n uint64) ehtest.Asm { return asm().Op(ehtest.DefCFAOffset).Uleb(n) }
 
 // then continues a program n bytes of text later.
@@ -55,8 +55,8 @@ func x86Frames() (*ehtest.Frames, uint64) {
 
 const textPage = text >> unwind.MaxPageShift
 
-// TestPageBorders has an FDE that begins two pages earlier and one that
-// reaches into the next page.
+// TestPageBorders has an FDE that starts two pages earlier and an FDE that extends into the next
+// page.
 func TestPageBorders(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text-unwind.MaxPageSize-16, unwind.MaxPageSize+32, then(offset(16), 16+8, 24))
@@ -74,9 +74,9 @@ func TestPageBorders(t *testing.T) {
 	}
 }
 
-// TestNeighbours checks that an end marker gives way to the next function,
-// that equal neighbours become one row, and that FDEs without text are ignored
-// even where they hide one that reaches into the page.
+// TestNeighbours checks that the next function replaces an end marker, that equal neighbours become
+// one row, and that FDEs without text are ignored even if they precede an FDE that extends into the
+// page.
 func TestNeighbours(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text-32, 48, offset(64))
@@ -89,8 +89,8 @@ func TestNeighbours(t *testing.T) {
 		"0 cfa=sp+64", "10 no rule", "20 cfa=sp+16", "40 cfa=sp+24", "50 no rule")
 }
 
-// TestOverlap checks that an FDE that begins inside another takes over, as a
-// binary search would have it.
+// TestOverlap checks that an FDE that starts inside another FDE takes precedence, as in a binary
+// search.
 func TestOverlap(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, 64, then(offset(16), 32, 24))
@@ -117,14 +117,14 @@ func TestWideRules(t *testing.T) {
 	}
 }
 
-// TestUnsupported checks that text without a usable rule is counted, and that
-// a bad FDE does not spoil its neighbours.
+// TestUnsupported checks that text without a usable rule is counted, and that a bad FDE does not
+// affect its neighbours.
 func TestUnsupported(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, 64, then(offset(16), 16, 24).Op(0x3f))
 	bad := f.FDE(cie, text+64, 64, nil)
 	f.FDE(cie, text+128, 64, nil)
-	f.Bytes[bad+4] ^= 8 // its CIE is elsewhere
+	f.Bytes[bad+4] ^= 8 // its CIE offset is wrong
 	page := checkPage(t, tableOf(t, amd64, f), textPage,
 		"0 cfa=sp+16", "10 unsupported: bad_program", "40 unsupported: bad_entry", "80 cfa=sp+8", "c0 no rule")
 	if diff := cmp.Diff(map[unwind.Reason]int{unwind.ReasonBadProgram: 48, unwind.ReasonBadEntry: 64},
@@ -133,8 +133,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// TestBadHeader checks that a table entry that points elsewhere spoils only
-// its own text.
+// TestBadHeader checks that a table entry with a wrong offset affects only its own text.
 func TestBadHeader(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, 32, offset(16))
@@ -149,8 +148,8 @@ func TestBadHeader(t *testing.T) {
 	checkPage(t, table, textPage, "0 cfa=sp+16", "20 unsupported: bad_entry")
 }
 
-// TestNoHeader checks that the pages are the same without a search table, and
-// with one that is about another section.
+// TestNoHeader checks that the pages are the same without a search table, and with a search table
+// of another section.
 func TestNoHeader(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text+32, 32, offset(24))
@@ -219,8 +218,8 @@ func TestMaxRows(t *testing.T) {
 	}
 }
 
-// TestEffort has an index that refers to the same long FDE again and again: what
-// comes behind is given up.
+// TestEffort has an index that refers to the same long FDE again and again. The rest of the page
+// has no rules.
 func TestEffort(t *testing.T) {
 	f, cie := x86Frames()
 	program := make(ehtest.Asm, 1<<20)
@@ -238,13 +237,12 @@ func TestEffort(t *testing.T) {
 	checkPage(t, table, textPage, "0 no rule", "10 unsupported: bad_index")
 }
 
-// broken is a file that cannot be read.
+// broken is an unreadable file.
 type broken struct{}
 
 func (broken) ReadAt([]byte, int64) (int, error) { return 0, errors.New("broken") }
 
-// TestReadError checks that an error of reading is returned, and not taken for a
-// page without rows.
+// TestReadError checks that a read error is returned, and not treated as a page without rows.
 func TestReadError(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, 64, nil)
@@ -291,7 +289,7 @@ func TestConcurrentPages(t *testing.T) {
 	}
 }
 
-// FuzzPage builds pages from whatever is in the sections.
+// FuzzPage builds pages from sections of any content.
 func FuzzPage(f *testing.F) {
 	frames, cie := x86Frames()
 	frames.FDE(cie, text, 64, then(offset(16), 16, 40000))
@@ -323,12 +321,12 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// TestEntryCode has an entry point without call frame information, in each of several programs: its own code is
-// outermost, and no other code is.
+// TestEntryCode has an entry point without call frame information, in each of several programs. Its
+// own code is outermost, and no other code.
 func TestEntryCode(t *testing.T) {
 	exit := ehtest.Asm{0x89, 0xc7, 0xb8, 60, 0, 0, 0, 0x0f, 0x05}           // mov %eax,%edi; mov $60,%eax; syscall
 	hot := ehtest.Asm{0xb9, 1, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0xc3}       // mov $1,%ecx; 1: dec %ecx; jnz 1b; ret
-	call := func(n byte) ehtest.Asm { return ehtest.Asm{0xe8, n, 0, 0, 0} } // of what begins n bytes after it
+	call := func(n byte) ehtest.Asm { return ehtest.Asm{0xe8, n, 0, 0, 0} } // calls the code n bytes after it
 	xor := ehtest.Asm{0x31, 0xed, 0x48, 0x83, 0xe4, 0xf0}                   // xor %ebp,%ebp; and $-16,%rsp
 	armExit := ehtest.Asm{0x40, 0, 0, 0x94, 0xa8, 0x0b, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6}
 	for _, test := range []struct {

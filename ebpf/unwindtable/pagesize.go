@@ -5,15 +5,14 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// minPageFrames is how many bytes of call frame information a page has at least, on
-// average: those become about as many bytes of rows, and a page takes 8 more in its
-// directory, whether it is resident or not.
+// minPageFrames is the minimum average number of bytes of call frame information per page. They
+// become about as many bytes of rows, and a page takes 8 more bytes in its directory, whether it is
+// resident or not.
 const minPageFrames = 64
 
-// PageShift returns log2 of the bytes of text that one page of rows of f should
-// cover. Small pages are quick to search and hold little that no walk wants, but a
-// browser of 200 MB, whose text has next to no call frame information, would have a
-// directory larger than all its rows.
+// PageShift returns log2 of the bytes of text that one page of rows of f should cover. Small pages
+// are fast to search and hold few rows that no walk needs. But a browser of 200 MB, whose text has
+// almost no call frame information, would have a directory larger than all its rows.
 func PageShift(f *elffile.File) uint8 {
 	var text, frames uint64
 	for _, s := range f.TextSegments() {
@@ -33,6 +32,6 @@ func PageShift(f *elffile.File) uint8 {
 	return shift
 }
 
-// goTextForFrames is how many bytes of a Go program's text have a byte of rows, which
-// are made from its table of functions.
+// goTextForFrames is the number of bytes of text of a Go program per byte of rows. The rows come
+// from its function table.
 const goTextForFrames = 8

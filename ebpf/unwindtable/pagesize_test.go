@@ -9,12 +9,12 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestPageShift: text with much call frame information has small pages, text with
-// next to none large ones.
+// TestPageShift: text with much call frame information has small pages, text with almost none has
+// large pages.
 func TestPageShift(t *testing.T) {
 	for path, want := range map[string]uint8{
 		ehtest.Files(t)[0]:           unwind.MinPageShift,
-		"/proc/self/exe":             unwind.MinPageShift, // of Go
+		"/proc/self/exe":             unwind.MinPageShift, // a Go program
 		"/usr/lib/chromium/chromium": unwind.MaxPageShift,
 	} {
 		f, err := elffile.Open(path)

@@ -7,14 +7,14 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Range is one rule and the text that it is valid for.
+// Range is one rule and the text that it applies to.
 type Range struct {
 	Start, End uint64 // ELF virtual addresses
 	Rule       unwind.WideRule
 }
 
-// Pages yields the pages of rows of 1<<shift bytes of text each that are about a segment.
-// It ends at the first error, which is about reading the sections.
+// Pages yields the pages of rows of a segment, with 1<<shift bytes of text each. It ends at the
+// first error, which is a read error.
 func (t *Table) Pages(s elffile.Segment, shift uint8) iter.Seq2[*unwind.Page, error] {
 	return func(yield func(*unwind.Page, error) bool) {
 		end := s.Vaddr + s.Memsz
@@ -30,9 +30,9 @@ func (t *Table) Pages(s elffile.Segment, shift uint8) iter.Seq2[*unwind.Page, er
 	}
 }
 
-// Ranges yields the rules of a segment in ascending order, gaps included, as pages of
-// 1<<shift bytes have them. Equal neighbours are one range. It ends at the first error,
-// which is about reading the sections.
+// Ranges yields the rules of a segment in ascending order, including gaps, from pages of 1<<shift
+// bytes. It merges neighbouring ranges with equal rules. It ends at the first error, which is a
+// read error.
 func (t *Table) Ranges(s elffile.Segment, shift uint8) iter.Seq2[Range, error] {
 	return func(yield func(Range, error) bool) {
 		last := Range{Start: s.Vaddr, End: s.Vaddr}
@@ -61,7 +61,7 @@ func (t *Table) Ranges(s elffile.Segment, shift uint8) iter.Seq2[Range, error] {
 	}
 }
 
-// rangesOf returns the rules of p, gaps included.
+// rangesOf returns the rules of p, including gaps.
 func rangesOf(p *unwind.Page) []Range {
 	ranges := make([]Range, 0, len(p.Rows)+1)
 	for _, r := range p.Rows {

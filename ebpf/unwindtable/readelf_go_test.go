@@ -16,9 +16,8 @@ import "fmt"
 func main() { fmt.Println("hello") }
 `
 
-// TestReadelfGo compares the rules made from Go's .debug_frame with readelf's
-// rows, but for the frame pointer, which those do not mention: nearly always the
-// code shows where it is.
+// TestReadelfGo compares the rules made from Go's .debug_frame with readelf's rows, except for the
+// frame pointer, which .debug_frame does not mention: the code almost always shows where it is.
 func TestReadelfGo(t *testing.T) {
 	dir := t.TempDir()
 	source, path := filepath.Join(dir, "a.go"), filepath.Join(dir, "a")
@@ -41,7 +40,7 @@ func TestReadelfGo(t *testing.T) {
 			got := p.rule(row.Loc)
 			if got.CFA == unwind.CFASignal || got.CFA == unwind.CFAFrame || got.CFA == unwind.CFAUnsupported ||
 				got.CFA == unwind.CFAGoroutine || got.RA() == unwind.RAUndefined || got.RA() == unwind.RAReg {
-				continue // readelf shows a plain function: .debug_frame knows of no other stacks and registers
+				continue // readelf shows a plain function: .debug_frame has no other stacks and registers
 			}
 			bytes[got.FP()] += end - row.Loc
 			got.Rules, got.FPOff = unwind.Rules(unwind.FPSame, got.RA()), 0

@@ -49,15 +49,15 @@ func (p *pages) rule(vaddr uint64) unwind.WideRule {
 	return p.built[n].Rule(vaddr)
 }
 
-// TestReadelf compares the rule at the first and last byte of every row of
-// readelf's, page borders and gaps included.
+// TestReadelf compares the rule at the first and last byte of every row of readelf, including page
+// borders and gaps.
 func TestReadelf(t *testing.T) {
 	for _, path := range ehtest.Files(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) { compareFile(t, path) })
 	}
 }
 
-// TestReadelfLarge does the same with the largest files there are.
+// TestReadelfLarge does the same with the largest available files.
 func TestReadelfLarge(t *testing.T) {
 	for name, path := range ehtest.LargeFiles(t) {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestReadelfLarge(t *testing.T) {
 	}
 }
 
-// maxUnsupported is the share of text, with call frame information, that may go
-// without a rule for one reason.
+// maxUnsupported is the maximum share of text with call frame information that may have no rule for
+// one reason.
 const maxUnsupported = 0.0005
 
 func compareFile(t *testing.T, path string) {
@@ -113,7 +113,7 @@ func compareFDE(t *testing.T, p *pages, fde *ehtest.FDE, tally map[string]int) {
 		if i+1 < len(fde.Rows) {
 			end = fde.Rows[i+1].Loc
 		}
-		if row.Loc >= fde.End { // GCC sometimes states a rule for no text at all
+		if row.Loc >= fde.End { // GCC sometimes emits a rule for empty text
 			break
 		}
 		want := expected(fde, row)
@@ -150,12 +150,11 @@ func compareRule(t *testing.T, p *pages, first, last uint64, want string, tally 
 	}
 }
 
-// dwarf is the x86-64 registers by readelf's names.
+// dwarf maps readelf's names of the x86-64 registers to DWARF numbers.
 var dwarf = map[string]int{"rax": 0, "rdx": 1, "rcx": 2, "rbx": 3, "rsi": 4, "rdi": 5, "rbp": 6, "rsp": 7,
 	"r8": 8, "r9": 9, "r10": 10, "r11": 11, "r12": 12, "r13": 13, "r14": 14, "r15": 15}
 
-// expected returns the rule that readelf's row means, "" if that takes reading
-// an expression.
+// expected returns the rule for readelf's row, "" if it requires evaluating an expression.
 func expected(fde *ehtest.FDE, row ehtest.Row) string {
 	cfa, rbp, rsp, ra := fde.Cell(row, "CFA"), fde.Cell(row, "rbp"), fde.Cell(row, "rsp"), fde.Cell(row, "ra")
 	if ra == "u" {
@@ -195,8 +194,8 @@ func expected(fde *ehtest.FDE, row ehtest.Row) string {
 	return rule
 }
 
-// checkGaps checks that there is no rule between FDEs, but for the byte after a
-// signal trampoline.
+// checkGaps checks that there is no rule between FDEs, except for the byte after a signal
+// trampoline.
 func checkGaps(t *testing.T, p *pages, fdes []ehtest.FDE) {
 	t.Helper()
 	starts, gaps := make(map[uint64]bool), 0
@@ -217,7 +216,7 @@ func checkGaps(t *testing.T, p *pages, fdes []ehtest.FDE) {
 	t.Logf("%d gaps", gaps)
 }
 
-// checkPages checks what every page promises.
+// checkPages checks the invariants of every page.
 func checkPages(t *testing.T, p *pages) {
 	t.Helper()
 	for n, page := range p.built {

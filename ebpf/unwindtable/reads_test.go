@@ -19,7 +19,8 @@ func (c *countedReads) ReadAt(b []byte, off int64) (int, error) {
 	return c.ReaderAt.ReadAt(b, off)
 }
 
-// TestFewReads: pages are found by few reads of the search table, and those next to each other by hardly any.
+// TestFewReads: finding a page takes few reads of the search table, and neighbouring pages take
+// almost none.
 func TestFewReads(t *testing.T) {
 	table := openTable(t, largest(t))
 	header := &countedReads{ReaderAt: table.sections.EHFrameHdr.Data}
@@ -35,7 +36,7 @@ func TestFewReads(t *testing.T) {
 	}
 	random, reads := rand.New(rand.NewPCG(1, 2)), 0
 	const searches = 2000
-	for range searches { // the first steps of the searches are remembered
+	for range searches { // the first steps of the searches are cached
 		build(random.Uint64N(pages))
 	}
 	for range searches {

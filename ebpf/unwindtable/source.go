@@ -8,25 +8,24 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// source is where rows come from: a section of call frame information, or Go's table
-// of functions. To add one, implement Rows and give it a place in newBuilder.
+// source provides rows: a section of call frame information, or Go's function table. To add a
+// source, implement Rows and use it in newBuilder.
 type source interface {
-	// Rows returns the rows about a span, the first one for its first byte; a gap is a
-	// row without a rule. Off counts from that byte. They are valid until the next
-	// call. The error is about reading; what is wrong with what was read becomes rows
-	// that are unsupported, or gaps.
+	// Rows returns the rows of a span. The first row is for the first byte of the span, and Off is
+	// relative to that byte. A gap is a row without a rule. The rows are valid until the next call.
+	// The error is a read error; invalid contents become unsupported rows or gaps.
 	Rows(s *span) ([]unwind.Row, error)
 }
 
-// span is the text of the page that is being built, and the wide rules of all its rows.
+// span is the text of the page that is being built, together with the wide rules of all its rows.
 type span struct {
 	lo, hi uint64 // ELF virtual addresses
 	size   int    // hi - lo
 	wide   unwind.WideRules
-	beyond error // that a reader stopped at a bound; nil: none did
+	beyond error // a limit that a reader stopped at; nil if none
 }
 
-// begin makes s the span of size bytes from lo on.
+// begin sets s to the span of size bytes at lo.
 func (s *span) begin(lo uint64, size int) {
 	s.lo, s.size = lo, size
 	if s.hi = lo + uint64(size); s.hi < lo {
@@ -36,8 +35,7 @@ func (s *span) begin(lo uint64, size int) {
 	s.beyond = nil
 }
 
-// row returns the row, without an Off, that states the rule w, or why it could not be
-// translated.
+// row returns a row, without an Off, for the rule w, or for the reason why there is no translation.
 func (s *span) row(w unwind.WideRule, reason unwind.Reason) unwind.Row {
 	if reason != unwind.ReasonNone {
 		return unwind.Unsupported(reason)
@@ -45,7 +43,7 @@ func (s *span) row(w unwind.WideRule, reason unwind.Reason) unwind.Row {
 	return s.wide.Row(w)
 }
 
-// noteBound remembers the first error that says that a reader stopped at a bound.
+// noteBound keeps the first error of a reader that stopped at a limit.
 func (s *span) noteBound(err error) {
 	if err == nil || s.beyond != nil {
 		return
@@ -56,17 +54,17 @@ func (s *span) noteBound(err error) {
 	}
 }
 
-// rowList is the rows of a span, in the making.
+// rowList builds the rows of a span.
 type rowList struct {
 	span *span
 	rows []unwind.Row
 }
 
-// begin empties the list: all of s is a gap.
+// begin empties the list: the whole span is a gap.
 func (l *rowList) begin(s *span) { l.span, l.rows = s, append(l.rows[:0], unwind.Row{}) }
 
-// add makes row the one from addr on. Rows from there on, of an FDE that overlaps or
-// the marker of an end, give way. Equal neighbours become one.
+// add sets row as the rule from addr on. It removes existing rows at or after addr, which come from
+// an overlapping FDE or mark an end. It merges neighbours with equal rules.
 func (l *rowList) add(addr uint64, row unwind.Row) {
 	if addr >= l.span.hi {
 		return

@@ -9,40 +9,40 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// directoryBytes is what a page takes in table memory besides its rows, see
-// struct row_page in bpf/abi.h.
+// directoryBytes is the number of bytes of table memory that a page takes in addition to its rows,
+// see struct row_page in bpf/abi.h.
 const directoryBytes = 8
 
-// Stats is the size of a whole table.
+// Stats describes the size of a whole table.
 type Stats struct {
 	FDEs         int            `json:"fdes"`
-	TextBytes    uint64         `json:"text_bytes"`      // of the executable segments
-	CoveredBytes uint64         `json:"covered_bytes"`   // of these, with a rule
-	ByAnalysis   uint64         `json:"from_code_bytes"` // of these, with one by analysis of the code
+	TextBytes    uint64         `json:"text_bytes"`      // bytes of the executable segments
+	CoveredBytes uint64         `json:"covered_bytes"`   // bytes of text with a rule
+	ByAnalysis   uint64         `json:"from_code_bytes"` // bytes of text with a rule from code analysis
 	Gaps         int            `json:"gaps"`            // ranges of text without a rule
-	GapBytes     uint64         `json:"gap_bytes"`       // of text in them
-	PageBytes    uint64         `json:"page_bytes"`      // of text that a page is about
-	Pages        int            `json:"pages"`           // with rows
-	EmptyPages   int            `json:"empty_pages"`     // that are all gap and have none
+	GapBytes     uint64         `json:"gap_bytes"`       // bytes of text without a rule
+	PageBytes    uint64         `json:"page_bytes"`      // bytes of text that a page covers
+	Pages        int            `json:"pages"`           // pages with rows
+	EmptyPages   int            `json:"empty_pages"`     // pages that are all gap, without rows
 	Rows         int            `json:"rows"`            // in all pages
 	WideRules    int            `json:"wide_rules"`      // in all pages
-	RowBytes     int            `json:"row_bytes"`       // of table memory, for rows and wide rules
-	DirBytes     int            `json:"directory_bytes"` // of table memory, for the directory of pages
-	BytesPerRow  float64        `json:"bytes_per_row"`   // directory and wide rules included
-	MedianRows   int            `json:"median_rows"`     // of the pages that are not empty
-	MaxRows      int            `json:"max_rows"`        // of one page
-	Untranslated []Untranslated `json:"untranslated"`    // text with a rule that cannot be executed
+	RowBytes     int            `json:"row_bytes"`       // bytes of table memory for rows and wide rules
+	DirBytes     int            `json:"directory_bytes"` // bytes of table memory for the directory of pages
+	BytesPerRow  float64        `json:"bytes_per_row"`   // including directory and wide rules
+	MedianRows   int            `json:"median_rows"`     // per page with rows
+	MaxRows      int            `json:"max_rows"`        // of a page
+	Untranslated []Untranslated `json:"untranslated"`    // text whose rule cannot be executed
 }
 
 // Untranslated is text whose rule cannot be executed for one reason.
 type Untranslated struct {
 	Reason string  `json:"reason"`
 	Bytes  uint64  `json:"bytes"`
-	Share  float64 `json:"share"` // of the text that is not a gap
+	Share  float64 `json:"share"` // fraction of the text that is not a gap
 }
 
-// Stats makes all rows about the segments of text, in pages of 1<<shift bytes, and
-// returns their size. The error is about reading the sections.
+// Stats makes all rows of the segments of text, in pages of 1<<shift bytes, and returns their size.
+// The error is a read error.
 func (t *Table) Stats(text []elffile.Segment, shift uint8) (Stats, error) {
 	c := statsCounter{unsupported: make(map[unwind.Reason]uint64)}
 	c.FDEs, c.PageBytes, c.Untranslated = t.FDEs(), 1<<shift, []Untranslated{}
@@ -68,10 +68,10 @@ type statsCounter struct {
 	Stats
 	unsupported map[unwind.Reason]uint64
 	rowsOfPages []int
-	next        uint64 // the page counted last, plus one
+	next        uint64 // number of the last counted page, plus one
 }
 
-// page adds a page; segments may share one.
+// page adds a page. Segments may share a page, which is counted once.
 func (c *statsCounter) page(p *unwind.Page) {
 	if p.Number < c.next {
 		return

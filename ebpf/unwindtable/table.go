@@ -1,8 +1,8 @@
-// Package unwindtable makes unwind rows of an executable's call frame information,
-// of Go's table of functions, and of machine code where neither says anything.
+// Package unwindtable makes unwind rows from an executable's call frame information, from Go's
+// function table, and from machine code without either.
 //
-// A Table hands out pages of rows of one executable. x86.go and aarch64.go translate
-// what DWARF states into a rule of package unwind, or into a named Reason why not.
+// A Table returns pages of rows of one executable. x86.go and aarch64.go translate DWARF rows into
+// rules of package unwind, or into a named Reason if there is no translation.
 package unwindtable
 
 import (
@@ -19,52 +19,52 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// ErrNoUnwindInfo says that a file has neither .eh_frame nor .debug_frame, nor
-// code that could stand for it.
+// ErrNoUnwindInfo says that a file has neither .eh_frame nor .debug_frame, nor code to analyze
+// instead.
 var ErrNoUnwindInfo = errors.New("no unwind information")
 
-// Section is the bytes of one ELF section or segment.
+// Section gives access to the bytes of one ELF section or segment.
 type Section struct {
 	Addr uint64 // ELF virtual address of the first byte
 	Size uint64 // bytes
 	Data io.ReaderAt
 }
 
-// Sections is what a Table is made from; absent ones are nil.
+// Sections is the input of a Table. Missing sections are nil.
 type Sections struct {
 	Machine    elf.Machine
 	EHFrame    *Section
 	EHFrameHdr *Section
 	DebugFrame *Section
-	Text       []*Section       // executable segments, where code is looked at; may be empty
-	Code       [][2]uint64      // ranges of vaddrs in Text that hold code and not constants, see stackheight
-	Entry      uint64           // where the kernel starts the program; 0: not known, or none is started there
+	Text       []*Section       // executable segments, for code analysis; may be empty
+	Code       [][2]uint64      // ranges of vaddrs in Text that hold code, not constants, see stackheight
+	Entry      uint64           // where the kernel starts the program; 0 if unknown, or if no program starts there
 	Loader     bool             // the dynamic loader, see followRBX
 	CLibrary   bool             // the C library, see coroutineStarts
-	Go         bool             // made by the Go tool chain, see goFrames
-	Functions  *gopclntab.Table // of a Go program; nil: not there or not readable
+	Go         bool             // made by the Go tool chain, see goFrame
+	Functions  *gopclntab.Table // of a Go program; nil if missing or unreadable
 }
 
-// Table hands out the rows of one executable, page by page. Those of i386 have
-// no rows: stacks of 32-bit tasks are walked by CallFrame alone. Pages are built
-// at every call and not kept. It is safe for concurrent use.
+// Table returns the rows of one executable, page by page. i386 executables have no rows: stacks of
+// 32-bit tasks are walked only with CallFrame. Pages are built on every call and not cached. Table
+// is safe for concurrent use.
 type Table struct {
 	translate  translator
 	machine    *abi
 	golang     goCode
 	sections   Sections
 	searchable bool                    // .eh_frame_hdr has a usable table
-	scanEH     func() *ehframe.Scanned // made once, where it has not
-	scanDebug  func() *ehframe.Scanned // made once
+	scanEH     func() *ehframe.Scanned // runs once, if .eh_frame_hdr is not searchable
+	scanDebug  func() *ehframe.Scanned // runs once
 	builders   sync.Pool               // of *builder
 
 	entryMu   sync.Mutex
-	entryCode [][2]uint64 // see builder.entryCode; nil: not followed yet, or there is none
+	entryCode [][2]uint64 // see builder.entryCode; nil if not followed yet, or if there is none
 }
 
-// New returns the rows of f, which must stay open as long as the table is
-// used: sections are read piece by piece as pages are built. The error is
-// ErrNoUnwindInfo, ErrMachine, or from reading f.
+// New returns the Table of f. f must stay open as long as the table is used, because sections are
+// read piece by piece as pages are built. The error is ErrNoUnwindInfo, ErrMachine, or a read
+// error.
 func New(f *elffile.File) (*Table, error) {
 	if (f.Class() == elf.ELFCLASS32) != (f.Machine() == elf.EM_386) {
 		return nil, fmt.Errorf("unwind table: %w: %v of %v", ErrMachine, f.Machine(), f.Class())
@@ -89,7 +89,7 @@ func New(f *elffile.File) (*Table, error) {
 		}
 	}
 	if s.Go {
-		s.Functions, _ = gopclntab.Open(f) // there are .debug_frame and frame pointers
+		s.Functions, _ = gopclntab.Open(f) // without it, .debug_frame and frame pointers are used
 	}
 	for _, text := range f.OpenText() {
 		s.Text = append(s.Text, sectionOf(text))
@@ -99,11 +99,11 @@ func New(f *elffile.File) (*Table, error) {
 
 func sectionOf(s *elffile.SectionReader) *Section { return &Section{s.Addr, s.Size, s.Data} }
 
-// ErrMachine says that no rows can be made for the file's machine.
+// ErrMachine says that the file's machine is unsupported.
 var ErrMachine = errors.New("unsupported machine")
 
-// FromSections returns the rows of the sections s, whose Data must stay
-// readable as long as the table is used.
+// FromSections returns the Table of the sections s, whose Data must stay readable as long as the
+// table is used.
 func FromSections(s Sections) (*Table, error) {
 	t := &Table{sections: s, golang: goCodeFor(s.Machine)}
 	if t.translate, t.machine = translatorFor(s.Machine); t.translate == nil && s.Machine != elf.EM_386 {
@@ -119,14 +119,14 @@ func FromSections(s Sections) (*Table, error) {
 	return t, nil
 }
 
-// HasIndex reports whether entries can be found without reading all of them first.
+// HasIndex reports whether entries can be found without first reading all entries.
 func (t *Table) HasIndex() bool {
-	byFunctions := t.golang != nil && t.sections.Functions != nil // which say what .debug_frame says
+	byFunctions := t.golang != nil && t.sections.Functions != nil // Functions replace .debug_frame
 	return (t.searchable || t.sections.EHFrame == nil) && (t.sections.DebugFrame == nil || byFunctions)
 }
 
-// MakeIndex reads all entries of a file that has no index of them, which takes up to a second for each 100 MB. Page,
-// CallFrame and FDEs do so otherwise.
+// MakeIndex reads all entries of a file without an index, which takes up to a second per 100 MB.
+// Otherwise Page, CallFrame and FDEs do so.
 func (t *Table) MakeIndex() {
 	if !t.searchable {
 		t.scanEH()
@@ -143,7 +143,7 @@ func (t *Table) ruleOf(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.R
 	return w, reason
 }
 
-// scan makes an index of s, which may be nil.
+// scan makes an index of s. s may be nil.
 func (t *Table) scan(s *Section, debug bool) *ehframe.Scanned {
 	if s == nil {
 		return new(ehframe.Scanned)
@@ -155,7 +155,7 @@ func (t *Table) scan(s *Section, debug bool) *ehframe.Scanned {
 	return index
 }
 
-// section returns s as package ehframe wants it, with a window of its own.
+// section converts s for package ehframe, with its own window.
 func (t *Table) section(s *Section, debug bool) *ehframe.Section {
 	chunk, back := uint64(frameChunk), uint64(frameChunk/8)
 	if s == t.sections.EHFrameHdr {
@@ -179,8 +179,8 @@ func (t *Table) addrSize() int {
 	return 8
 }
 
-// header returns the binary search table, nil if there is none, if it is empty
-// or if it is about another .eh_frame.
+// header returns the binary search table, or nil if there is none, if it is empty or if it belongs
+// to another .eh_frame.
 func (t *Table) header() *ehframe.Header {
 	if t.sections.EHFrameHdr == nil || t.sections.EHFrame == nil {
 		return nil
@@ -192,9 +192,8 @@ func (t *Table) header() *ehframe.Header {
 	return h
 }
 
-// Page returns the rows of page n of those that cover 1<<shift bytes each. The error
-// is about reading the sections; what is wrong with their contents becomes
-// unsupported rows.
+// Page returns the rows of page n, where pages cover 1<<shift bytes each. The error is a read
+// error; invalid contents become unsupported rows.
 func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	if shift < unwind.MinPageShift || shift > unwind.MaxPageShift || n > (1<<64-1)>>shift {
 		return nil, fmt.Errorf("unwind table: no page %#x of %d bits", n, shift)
@@ -212,9 +211,9 @@ func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	return page, nil
 }
 
-// FDEs returns how many FDEs the index of .eh_frame, or else of .debug_frame,
-// has, or Go's table has functions: the size of the executable as far as unwinding
-// is concerned. 0 means that the file has no unwind information.
+// FDEs returns the number of functions in Go's table, or else of FDEs in the index of .eh_frame or
+// .debug_frame: the size of the executable for unwinding. 0 means that the file has no unwind
+// information.
 func (t *Table) FDEs() int {
 	switch {
 	case t.sections.Functions != nil:

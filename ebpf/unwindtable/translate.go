@@ -8,13 +8,11 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// translator turns one row of DWARF into a rule, or says why not. signal says
-// that the row is of a signal frame. A rule of any return but ReasonNone is
-// without meaning.
+// translator translates one DWARF row into a rule, or returns the reason why it cannot. signal says
+// that the row belongs to a signal frame. The rule is valid only with ReasonNone.
 type translator func(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason)
 
-// translatorFor returns the translator for a machine and its ABI, nil if the machine is
-// not known.
+// translatorFor returns the translator and the ABI of a machine, nil if the machine is unsupported.
 func translatorFor(m elf.Machine) (translator, *abi) {
 	switch m {
 	case elf.EM_X86_64:
@@ -25,12 +23,12 @@ func translatorFor(m elf.Machine) (translator, *abi) {
 	return nil, nil
 }
 
-// abi names the registers of one machine that rows speak of.
+// abi describes the registers of one machine that rows use.
 type abi struct {
 	sp, fp, ra uint16 // DWARF numbers
 	registers  uint16 // numbers below are general-purpose registers
-	leaf       int64  // CFA - sp of a function that has not moved its stack pointer
-	signalSP   int16  // at a signal trampoline, the saved sp is there from sp
+	leaf       int64  // CFA - sp before the function moves its stack pointer
+	signalSP   int16  // offset from sp of the saved sp, at a signal trampoline
 }
 
 // cfaRegister translates CFA = reg + offset.
@@ -78,7 +76,7 @@ func (a abi) framePointer(w *unwind.WideRule, row *ehframe.Row) (unwind.FPKind, 
 	return 0, unwind.ReasonFPRule
 }
 
-// returnRegister translates a return address that is in a register.
+// returnRegister translates a return address in a register.
 func (a abi) returnRegister(w *unwind.WideRule, reg uint16) (unwind.RAKind, unwind.Reason) {
 	if reg >= a.registers {
 		return 0, unwind.ReasonRARule
@@ -87,8 +85,8 @@ func (a abi) returnRegister(w *unwind.WideRule, reg uint16) (unwind.RAKind, unwi
 	return unwind.RAReg, unwind.ReasonNone
 }
 
-// slot returns the distance from the CFA of the stack slot where a register is saved, by
-// offset or by an expression that adds a number to the CFA's register.
+// slot returns the distance from the CFA to the stack slot where a register is saved, by an offset
+// or by an expression that adds a number to the CFA's register.
 func (a abi) slot(row *ehframe.Row, rule ehframe.Rule) (int64, bool) {
 	switch rule.Kind {
 	case ehframe.Offset:
@@ -103,8 +101,7 @@ func (a abi) slot(row *ehframe.Row, rule ehframe.Rule) (int64, bool) {
 	return 0, false
 }
 
-// stackPointer reports whether the caller's stack pointer is the CFA, which
-// is what all rules take for granted.
+// stackPointer reports whether the caller's stack pointer is the CFA, as all rules assume.
 func (a abi) stackPointer(row *ehframe.Row) bool {
 	switch rule := row.Rule(a.sp); rule.Kind {
 	case ehframe.Unspecified:
@@ -117,10 +114,10 @@ func (a abi) stackPointer(row *ehframe.Row) bool {
 	return false
 }
 
-// small reports whether v fits 32 bits, so that sums of two do not overflow.
+// small reports whether v fits 32 bits, so that the sum of two such values does not overflow.
 func small(v int64) bool { return v == int64(int32(v)) }
 
-// fit stores v in dst if it fits.
+// fit stores v in dst, or returns ReasonOffsetRange if it does not fit.
 func fit(dst *int32, v int64) unwind.Reason {
 	if v < math.MinInt32 || v > math.MaxInt32 {
 		return unwind.ReasonOffsetRange

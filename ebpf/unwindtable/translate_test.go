@@ -17,7 +17,7 @@ const (
 const (
 	frameAddr = 0x500000
 	hdrAddr   = 0x4f0000
-	text      = 0x410000 // beginning of a page
+	text      = 0x410000 // start of a page
 )
 
 func asm() ehtest.Asm { return nil }
@@ -45,8 +45,7 @@ func tableOf(t testing.TB, machine elf.Machine, f *ehtest.Frames) *Table {
 	return table
 }
 
-// ruleOf returns the rule that the instructions of an FDE, after those of the
-// CIE, lead to.
+// ruleOf returns the rule after the instructions of the CIE and of an FDE.
 func ruleOf(t *testing.T, machine elf.Machine, cie ehtest.CIE, program ehtest.Asm) unwind.WideRule {
 	t.Helper()
 	frames := &ehtest.Frames{Addr: frameAddr}
@@ -184,7 +183,7 @@ func TestTranslateAArch64(t *testing.T) {
 			}
 		})
 	}
-	// x30 alone: the rule stays narrow with FPOff 8 below the slot.
+	// only x30 is saved: the rule stays narrow with FPOff 8 below the slot.
 	got := ruleOf(t, arm, ehtest.CIE{Augmentation: "zR", Return: 30, Program: armInitial()}, save(cfa(16), 30, 2))
 	if want := (unwind.WideRule{CFA: unwind.CFASP, CFAOff: 16, FPOff: -24}); got != want {
 		t.Errorf("x30 alone: %+v, want %+v", got, want)

@@ -5,28 +5,28 @@ import (
 	"io"
 )
 
-// How much of a section is read at once. The call frame information of a page of
-// text is a few hundred bytes, mostly in one piece; a search of the table ends on either
-// side of where it is read first. Large ones cost memory for each executable.
+// Bytes of a section per read. The call frame information of a page of text has a few hundred
+// bytes, mostly in one piece. A search in the table of .eh_frame_hdr ends on either side of the
+// first read. Larger chunks cost memory for each executable.
 const (
 	frameChunk  = 4 << 10
 	headerChunk = 1 << 10
 	codeChunk   = 4 << 10
-	scanChunk   = 64 << 10 // of a section that is read from its beginning to its end
+	scanChunk   = 64 << 10 // for a section that is read from start to end
 )
 
-// window is an ehframe.Source over an io.ReaderAt that keeps the bytes read
-// last. One goroutine may use it.
+// window is an ehframe.Source over an io.ReaderAt that caches the bytes of the last read. It must
+// not be used concurrently.
 type window struct {
 	r     io.ReaderAt
-	size  uint64 // of the section
-	chunk uint64 // bytes read at once, at least, ...
-	back  uint64 // ... of which as many are before those that are asked for
+	size  uint64 // size of the section
+	chunk uint64 // minimum bytes per read
+	back  uint64 // bytes before the requested ones that are included
 	start uint64 // offset of buf[0]
 	buf   []byte
 }
 
-// Slice returns the n bytes from off on, fewer where the section ends earlier.
+// Slice returns n bytes from offset off, or fewer at the end of the section.
 func (w *window) Slice(off uint64, n int) ([]byte, error) {
 	if off >= w.size || n <= 0 {
 		return nil, nil
@@ -41,9 +41,8 @@ func (w *window) Slice(off uint64, n int) ([]byte, error) {
 	return w.buf[at : at+uint64(n)], nil
 }
 
-// fill reads a window that holds the n bytes from off on. Some of the bytes
-// before are taken along: a binary search ends among its neighbours, and a CIE
-// often precedes its FDEs.
+// fill reads a window with the n bytes at off. It includes some bytes before them, because a binary
+// search ends among its neighbours, and a CIE often precedes its FDEs.
 func (w *window) fill(off uint64, n int) error {
 	start := off - min(off, w.back)
 	length := min(max(w.chunk, off-start+uint64(n)), w.size-start)

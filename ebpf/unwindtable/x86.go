@@ -9,12 +9,12 @@ import (
 // 3.36).
 var x86ABI = abi{sp: 7, fp: 6, ra: 16, registers: 16, leaf: 8, signalSP: x86SignalSP}
 
-// x86SignalSP is where, from sp at a signal trampoline, the ucontext holds the
-// saved rsp: 40 bytes of flags, link and stack, then the gregs array (Linux,
+// x86SignalSP is the offset from rsp at a signal trampoline to the saved rsp in the ucontext: 40
+// bytes of flags, link and stack, then the gregs array (Linux,
 // arch/x86/include/uapi/asm/sigcontext.h).
 const x86SignalSP = 160
 
-// rbx is its DWARF number.
+// rbx is the DWARF number of rbx.
 const rbx = 3
 
 // translateX86 translates a row of x86-64.
@@ -27,7 +27,7 @@ func translateX86(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason
 	if reason != unwind.ReasonNone {
 		return w, reason
 	}
-	if ra == unwind.RAUndefined { // nothing above: the other rules do not matter
+	if ra == unwind.RAUndefined { // no caller, so the other rules do not matter
 		return unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)},
 			unwind.ReasonNone
 	}
@@ -48,7 +48,7 @@ func translateX86(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason
 	return w, unwind.ReasonNone
 }
 
-// followRBX makes a rule say what becomes of rbx, too.
+// followRBX adds the rule of rbx to a rule.
 func followRBX(w *unwind.WideRule, row *ehframe.Row) {
 	if w.RA() != unwind.RADefault || w.CFA == unwind.CFASignal {
 		return
@@ -95,8 +95,8 @@ func x86CFA(w *unwind.WideRule, cfa ehframe.CFA) unwind.Reason {
 	return unwind.ReasonCFAMissing
 }
 
-// x86CFAExpression translates the forms of CFA expressions that occur:
-// lazy-binding stubs (.plt), realigned stacks, and assembly that saves rsp.
+// x86CFAExpression translates the known forms of CFA expressions: lazy-binding stubs (.plt),
+// realigned stacks, and assembly that saves rsp.
 func x86CFAExpression(w *unwind.WideRule, expr []byte) unwind.Reason {
 	if threshold, ok := x86PLT(expr); ok {
 		w.CFA, w.CFAOff = unwind.CFAPLT, int32(threshold)
@@ -130,8 +130,7 @@ func x86CFAExpression(w *unwind.WideRule, expr []byte) unwind.Reason {
 //
 //	rsp + 8 + ((rip & 15) >= threshold) << 3
 //
-// The threshold depends on the kind of stub: 11 for the classic ones, 9 or 10
-// with IBT.
+// The threshold depends on the kind of stub: 11 for classic stubs, 9 or 10 with IBT.
 func x86PLT(expr []byte) (threshold uint8, ok bool) {
 	e := match(expr)
 	sp, spOff := e.breg()
@@ -144,8 +143,8 @@ func x86PLT(expr []byte) (threshold uint8, ok bool) {
 	return threshold, ok
 }
 
-// x86Indexed matches the CFA of libcrypto's Montgomery multiplication, which
-// keeps the old stack pointer after an array on the stack:
+// x86Indexed matches the CFA of libcrypto's Montgomery multiplication, which stores the old stack
+// pointer after an array on the stack:
 //
 //	*(rsp + off + index * 8) + 8
 func x86Indexed(expr []byte) (index uint8, off int64, ok bool) {
@@ -158,8 +157,8 @@ func x86Indexed(expr []byte) (index uint8, off int64, ok bool) {
 	return uint8(reg), off, ok
 }
 
-// translateX86Signal recognises the layout that glibc's __restore_rt states:
-// CFA = *(rsp + 160), rbp at rsp + 120, rip at rsp + 168.
+// translateX86Signal recognizes the layout of glibc's __restore_rt: CFA = *(rsp + 160), rbp at rsp
+// + 120, rip at rsp + 168.
 func translateX86Signal(row *ehframe.Row) (unwind.WideRule, unwind.Reason) {
 	reg, off, add, ok := derefRegister(row.CFA.Expr)
 	ok = ok && row.CFA.Kind == ehframe.CFAExpression && reg == x86ABI.sp && add == 0 && off == x86SignalSP &&
@@ -170,7 +169,7 @@ func translateX86Signal(row *ehframe.Row) (unwind.WideRule, unwind.Reason) {
 	return unwind.WideRule{CFA: unwind.CFASignal, CFAOff: x86SignalSP}, unwind.ReasonNone
 }
 
-// x86Saved reports whether row says that the register is saved at rsp + want.
+// x86Saved reports whether row has the register saved at rsp + want.
 func x86Saved(row *ehframe.Row, number uint16, want int64) bool {
 	rule := row.Rule(number)
 	reg, off, ok := registerOffset(rule.Expr)

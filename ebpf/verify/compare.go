@@ -6,19 +6,19 @@ import (
 	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
-// Difference says how a walk differs from the reference.
+// Difference is the way in which a walk differs from the reference.
 type Difference string
 
 // The differences.
 const (
-	Same       Difference = ""            // as far as both go
-	OtherFrame Difference = "other_frame" // a frame is another one
-	EndedEarly Difference = "ended_early" // called complete, but the reference goes on
-	PastRoot   Difference = "past_root"   // goes on beyond the outermost frame
-	Missing    Difference = "missing"     // ends early and says so, but the reference goes on, or has found the root
+	Same       Difference = ""            // the same, up to the end of the shorter one
+	OtherFrame Difference = "other_frame" // a frame differs
+	EndedEarly Difference = "ended_early" // reported as complete, but the reference continues
+	PastRoot   Difference = "past_root"   // continues past the outermost frame
+	Missing    Difference = "missing"     // reported as incomplete, and the reference continues or reaches the root
 )
 
-// Extent says how much of a stack could be compared.
+// Extent is the part of a stack that could be compared.
 type Extent string
 
 // The extents.
@@ -28,23 +28,22 @@ const (
 	NotComparable Extent = "not_comparable" // the reference did not find the leaf's caller
 )
 
-// comparison is what became of one stack. Both sides begin with the sampled pc, so the
-// leaf is no frame that has to be found: it counts only where its file is another one.
+// comparison is the result for one stack. Both sides start with the sampled pc, so the leaf need not be found: it
+// counts only if its file differs.
 type comparison struct {
 	difference  Difference
 	extent      Extent
-	at          int // index of the frame whose caller is found differently; -1: none
-	compared    int // callers that both should have
-	agreed      int // of these, equal
-	missing     int // of these, beyond the end of a walk that knows that it is incomplete
-	uncheckable int // callers beyond the end of a reference walk that could not go on
+	at          int // index of the frame whose caller differs; -1 if none
+	compared    int // callers that both sides should have
+	agreed      int // equal callers of compared
+	missing     int // callers of compared past the end of a walk that reports that it is incomplete
+	uncheckable int // callers past the end of a reference walk that stopped before the root
 }
 
-// comparer compares stacks by a way to compare frames.
+// comparer reports whether two frames are the same. Its methods compare stacks.
 type comparer func(kernel.Frame, reference.Frame) bool
 
-// stacks compares the frames of a walk with those of the reference, position by
-// position, leaf first.
+// stacks compares the frames of a walk with the frames of the reference, position by position, leaf first.
 func (same comparer) stacks(ours []kernel.Frame, outcome unwind.Outcome, s *reference.Stack) comparison {
 	theirs := located(s)
 	both := min(len(ours), len(theirs))
@@ -54,7 +53,7 @@ func (same comparer) stacks(ours []kernel.Frame, outcome unwind.Outcome, s *refe
 		if equal && i > 0 {
 			c.agreed++
 		}
-		if !equal && i == 0 { // the same pc in another file
+		if !equal && i == 0 { // the pc is the same, but in a different file
 			c.compared++
 		}
 		if !equal && c.difference == Same {
@@ -75,12 +74,12 @@ func (same comparer) stacks(ours []kernel.Frame, outcome unwind.Outcome, s *refe
 	return c
 }
 
-// compareEnds compares where stacks end whose frames are the same.
+// compareEnds compares the ends of two stacks with equal frames.
 func (c *comparison) compareEnds(ours, theirs int, outcome unwind.Outcome, root bool) {
 	both := min(ours, theirs)
 	last := both - 1
 	fewer, more := theirs-max(both, 1), ours-max(both, 1) // callers
-	cut := outcome == unwind.DepthLimit                   // as many frames as there may be
+	cut := outcome == unwind.DepthLimit                   // the walk has the maximum number of frames
 	switch {
 	case fewer > 0 && outcome.Complete():
 		c.difference, c.at = EndedEarly, last
@@ -96,8 +95,7 @@ func (c *comparison) compareEnds(ours, theirs int, outcome unwind.Outcome, root 
 	}
 }
 
-// located returns the frames of the reference but for the last one if it is not known
-// in which file that is.
+// located returns the frames of the reference, without the last one if its file is unknown.
 func located(s *reference.Stack) []reference.Frame {
 	last := len(s.Frames) - 1
 	if last >= 0 && s.Frames[last].File == nil && s.End != reference.NoFile {
@@ -106,8 +104,7 @@ func located(s *reference.Stack) []reference.Frame {
 	return s.Frames
 }
 
-// stoppedAt reports whether a walk ended at frame i because it does not know in which
-// file that is, and says so.
+// stoppedAt reports whether an incomplete walk ended at frame i because the file of the frame is unknown.
 func stoppedAt(ours []kernel.Frame, i int, outcome unwind.Outcome) bool {
 	return i == len(ours)-1 && ours[i].Exe == 0 && !outcome.Complete()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
-// walked makes frames of executable 1 by their addresses; a negative one was found by
-// the frame pointer.
+// walked returns frames of executable 1 by their addresses; a negative address marks a frame found by the frame
+// pointer.
 func walked(addresses ...int64) []kernel.Frame {
 	var frames []kernel.Frame
 	for _, a := range addresses {
@@ -24,17 +24,17 @@ func walked(addresses ...int64) []kernel.Frame {
 	return frames
 }
 
-// fileOne is executable 1, fileTwo another one.
+// fileOne is executable 1, and fileTwo a different file.
 func testFiles() (one, two *reference.File) {
 	return &reference.File{Path: "/one"}, &reference.File{Path: "/two"}
 }
 
-// sameByNumber says that executable 1 is the file with the path /one.
+// sameByNumber treats executable 1 as the file with the path /one.
 func sameByNumber(a kernel.Frame, b reference.Frame) bool {
 	return b.File != nil && a.Exe == 1 && b.File.Path == "/one" && a.Vaddr == b.Vaddr
 }
 
-// stacked makes a stack of the reference in /one.
+// stacked returns a stack of the reference in /one.
 func stacked(end reference.End, vaddrs ...uint64) reference.Stack {
 	one, _ := testFiles()
 	s := reference.Stack{End: end}
@@ -52,7 +52,7 @@ func TestCompareStacks(t *testing.T) {
 	elsewhere.Frames[0].File = two
 	made := stacked(reference.NoFile, 1, 2)
 	made.Frames[1].File = nil
-	stopped := append(walked(1), kernel.Frame{Vaddr: 1002}) // at an address that nothing is known about
+	stopped := append(walked(1), kernel.Frame{Vaddr: 1002}) // at an unknown address
 	tests := []struct {
 		name    string
 		walk    []kernel.Frame

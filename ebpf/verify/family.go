@@ -8,16 +8,16 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// family knows which processes descend from one. Safe for concurrent use.
+// family tracks the descendants of a process. Safe for concurrent use.
 type family struct {
 	mu      sync.Mutex
 	root    uint32
-	parents map[uint32]uint32 // of every process born since, and of those before at begin
+	parents map[uint32]uint32 // by PID, from fork records and from procfs
 }
 
 func newFamily() *family { return &family{parents: map[uint32]uint32{}} }
 
-// observe notes births.
+// observe records the parents of new processes.
 func (f *family) observe(r *kernel.Record) {
 	if r.Kind != kernel.RecordFork {
 		return

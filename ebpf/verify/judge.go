@@ -9,19 +9,19 @@ import (
 	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
-// judge says whether frames of a walk are those of the reference.
+// judge decides whether frames of a walk equal frames of the reference.
 type judge struct {
 	executables executables
 	same        map[claim]bool
 }
 
-// executables knows the executables of frames.
+// executables returns the executables of frames.
 type executables interface {
-	Executable(id unwind.ExeID) *process.Executable    // nil: not known any more
-	JITCode(exe unwind.ExeID) (*process.JITCode, bool) // the code that it stands for, if it is no file
+	Executable(id unwind.ExeID) *process.Executable    // nil if no longer known
+	JITCode(exe unwind.ExeID) (*process.JITCode, bool) // the JIT code that exe stands for, if it is not a file
 }
 
-// claim is that an executable of the profiler is a file of the reference.
+// claim states that an executable of the profiler is a file of the reference.
 type claim struct {
 	exe  unwind.ExeID
 	file *reference.File
@@ -29,7 +29,7 @@ type claim struct {
 
 func newJudge(e executables) *judge { return &judge{e, map[claim]bool{}} }
 
-// sameFrame compares where frames are; flags say how they are shown and were found.
+// sameFrame compares the locations of frames. It ignores flags, which only concern how a frame was found and is shown.
 func (j *judge) sameFrame(ours kernel.Frame, theirs reference.Frame) bool {
 	switch {
 	case ours.Exe == 0: // in no file
@@ -45,8 +45,8 @@ func (j *judge) sameFrame(ours kernel.Frame, theirs reference.Frame) bool {
 	return theirs.File != nil && ours.Vaddr == theirs.Vaddr && j.sameFile(e, theirs.File)
 }
 
-// sameFile reports whether an executable is a file: the same one, or one that has the
-// same program headers and the same code. The build ID does not count.
+// sameFile reports whether an executable and a file are the same file, or have the same program headers and the same
+// code. The build ID does not count.
 func (j *judge) sameFile(e *process.Executable, file *reference.File) bool {
 	key := claim{e.ID, file}
 	same, known := j.same[key]
@@ -58,7 +58,7 @@ func (j *judge) sameFile(e *process.Executable, file *reference.File) bool {
 }
 
 func compareFiles(e *process.Executable, file *reference.File) bool {
-	const vdso = "[vdso]" // there is one
+	const vdso = "[vdso]" // a host has only one
 	if e.Path == vdso || file.Path == vdso {
 		return e.Path == file.Path
 	}

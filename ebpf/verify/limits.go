@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// Limits are what a report must reach. All are shares, 0 to 1.
+// Limits are the minimum figures of a report. All are shares, 0 to 1.
 type Limits struct {
-	Agreement float64 // of the frames compared, those that agree; frames missing from incomplete stacks do not
-	Complete  float64 // of the user stacks, those that are complete
-	Coverage  float64 // of the frames that walks found, those that could be compared
+	Agreement float64 // share of compared frames that agree; frames missing from incomplete stacks do not agree
+	Complete  float64 // share of user stacks that are complete
+	Coverage  float64 // share of the frames in walks that could be compared
 }
 
-// DefaultLimits returns the limits of `headwater verify`: no more than one frame in a
-// thousand may differ, the unwinder must reach the root of nearly every stack, and half
-// of what it found must have been checked for that to mean something.
+// DefaultLimits returns the limits of `headwater verify`: at most one frame in a thousand may differ, the unwinder must
+// reach the root of nearly every stack, and the reference must have checked half of the frames, as the result means
+// little otherwise.
 func DefaultLimits() Limits { return Limits{Agreement: 0.999, Complete: 0.95, Coverage: 0.5} }
 
-// Validate returns an error that names the flag if a limit is no share.
+// Validate returns an error with the flag of a limit that is not a share.
 func (l Limits) Validate() error {
 	var failed []error
 	for _, limit := range []struct {
 		flag  string
 		value float64
 	}{{"--min-agreement", l.Agreement}, {"--min-complete", l.Complete}, {"--min-coverage", l.Coverage}} {
-		if !(limit.value >= 0 && limit.value <= 1) { // neither may NaN
+		if !(limit.value >= 0 && limit.value <= 1) { // also refuses NaN
 			failed = append(failed, fmt.Errorf("%s must be between 0 and 1, got %g", limit.flag, limit.value))
 		}
 	}
@@ -34,8 +34,8 @@ func (l Limits) Validate() error {
 // ErrVerdict is wrapped by every error of Judge.
 var ErrVerdict = errors.New("stacks are not as good as they must be")
 
-// Judge returns an error that says which limits a report does not reach, and nil if it
-// reaches them all. Where nothing could be compared, nothing is proved.
+// Judge returns an error with the limits that a report does not reach, or nil if it reaches all. It also returns an
+// error if no frame could be compared.
 func (r *Report) Judge(l Limits) error {
 	var failed []error
 	if r.Frames == 0 {

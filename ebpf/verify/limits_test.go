@@ -22,7 +22,7 @@ func TestJudge(t *testing.T) {
 			[]string{"0.4000 of the frames could be checked, less than 0.5000"}},
 		{"all of it", func(r *Report) { r.Agreement, r.Complete, r.Coverage = 0, 0, 0 },
 			[]string{"agree", "complete", "checked"}},
-		// Such as stacks of one frame, whose sampled pc is the same on both sides.
+		// As with stacks of one frame, whose sampled pc is the same on both sides.
 		{"nothing was compared", func(r *Report) { r.Frames, r.Agreement, r.Coverage = 0, 0, 0 },
 			[]string{"no frame could be compared"}},
 	}

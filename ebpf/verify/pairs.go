@@ -7,15 +7,14 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// sameInstant is how far apart the times of a sample and of its copy may be.
-// Both are taken in one interrupt, one before and one at the beginning of the
-// program; samples of one CPU are not closer to each other.
+// sameInstant is the maximum difference between the times of a sample and its copy. Both are taken in one interrupt,
+// one before the BPF program and one at its start. Samples of one CPU are further apart.
 const sameInstant = uint64(50 * time.Microsecond)
 
-// pairs joins samples with copies, whichever comes first.
+// pairs matches samples with copies. Either may come first.
 type pairs struct {
-	walks  map[uint32][]*walk                // by CPU, without a copy yet
-	copies map[uint32][]*kernel.PerfSnapshot // by CPU, without a sample yet
+	walks  map[uint32][]*walk                // walks without a copy so far, by CPU
+	copies map[uint32][]*kernel.PerfSnapshot // copies without a sample so far, by CPU
 }
 
 func newPairs() pairs { return pairs{map[uint32][]*walk{}, map[uint32][]*kernel.PerfSnapshot{}} }
@@ -52,8 +51,8 @@ func (p *pairs) ofWalk(w *walk) *kernel.PerfSnapshot {
 	return c
 }
 
-// expire drops what is older than a time, and hands walks among that to use that
-// should have been compared.
+// expire drops walks and copies from before a time. It passes dropped walks with a user part to use: they should have
+// been compared.
 func (p *pairs) expire(before uint64, use func(*walk)) {
 	for cpu, walks := range p.walks {
 		p.walks[cpu] = slices.DeleteFunc(walks, func(w *walk) bool {

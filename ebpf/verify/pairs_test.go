@@ -12,7 +12,7 @@ func TestPairs(t *testing.T) {
 	p := newPairs()
 	first := &walk{time: 100 * us, cpu: 1, tid: 7, outcome: unwind.Complete}
 	second := &walk{time: 600 * us, cpu: 1, tid: 7, outcome: unwind.Complete}
-	skipped := &walk{time: 700 * us, cpu: 1, tid: 8, outcome: unwind.KernelThread} // has nothing to compare
+	skipped := &walk{time: 700 * us, cpu: 1, tid: 8, outcome: unwind.KernelThread} // without a user stack to compare
 	for _, w := range []*walk{first, second, skipped} {
 		if c := p.ofWalk(w); c != nil {
 			t.Fatalf("walk of %d paired with %+v", w.time, c)
@@ -30,7 +30,7 @@ func TestPairs(t *testing.T) {
 			t.Errorf("copy %+v paired with %+v", other, w)
 		}
 	}
-	// A copy may be read before its walk; its stack is then kept.
+	// A copy that is read before its walk is kept with its stack.
 	bytes := []byte{1, 2, 3}
 	p.ofCopy(&kernel.PerfSnapshot{Time: 900 * us, CPU: 1, TID: 7, Stack: bytes})
 	bytes[0] = 9

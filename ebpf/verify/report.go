@@ -16,46 +16,46 @@ import (
 	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
-// Report is what a Verifier found.
+// Report is the result of a Verifier.
 type Report struct {
 	Seconds    float64 `json:"seconds"`
 	SampleRate int     `json:"sample_rate"`
 
-	Samples uint64 `json:"samples"` // taken
-	Lost    uint64 `json:"lost"`    // taken, but there was no room for them; of any process
-	// Uncopied are stacks that missed a table and were not copied: no room, or too many; of any process.
+	Samples uint64 `json:"samples"` // samples taken
+	Lost    uint64 `json:"lost"`    // samples dropped for lack of room; of any process
+	// Uncopied is the number of stacks that missed a table and were not copied for lack of room or because of the
+	// limit; of any process.
 	Uncopied   uint64            `json:"not_copied"`
-	UserStacks uint64            `json:"user_stacks"` // of these, with a user part
+	UserStacks uint64            `json:"user_stacks"` // samples with a user part
 	Complete   float64           `json:"complete"`    // share of user stacks, 0 to 1
-	Outcomes   map[string]uint64 `json:"outcomes"`    // of samples
+	Outcomes   map[string]uint64 `json:"outcomes"`    // samples by outcome
 
-	// How much could be compared. The leaf, at the sampled pc, is no frame that has to be
-	// found: frames are callers.
-	StacksWhole         uint64            `json:"stacks_whole"`          // up to the root, or to where they differ
-	StacksInPart        uint64            `json:"stacks_in_part"`        // compared up to where the reference ended
+	// Extent of the comparison. Frames are callers: the leaf is at the sampled pc, and need not be found.
+	StacksWhole         uint64            `json:"stacks_whole"`          // up to the root or the first difference
+	StacksInPart        uint64            `json:"stacks_in_part"`        // compared up to the end of the reference
 	StacksNotComparable uint64            `json:"stacks_not_comparable"` // no caller could be compared
-	InPart              map[string]uint64 `json:"in_part"`               // why the reference ended there
-	NotComparable       map[string]uint64 `json:"not_comparable"`        // why not
-	Roots               map[string]uint64 `json:"roots"`                 // which end of the stack the reference reached
-	Coverage            float64           `json:"coverage"`              // share of the frames that walks found, 0 to 1
-	NotCheckable        uint64            `json:"frames_not_checkable"`  // found by walks, and not compared
+	InPart              map[string]uint64 `json:"in_part"`               // StacksInPart, by end of the reference
+	NotComparable       map[string]uint64 `json:"not_comparable"`        // StacksNotComparable, by reason
+	Roots               map[string]uint64 `json:"roots"`                 // StacksWhole, by end of the reference
+	Coverage            float64           `json:"coverage"`              // share of frames in walks compared, 0 to 1
+	NotCheckable        uint64            `json:"frames_not_checkable"`  // frames in walks that were not compared
 
-	Stacks        uint64  `json:"stacks_compared"` // whole or in part
-	StacksAgreed  uint64  `json:"stacks_agreed"`   // as far as they were compared
+	Stacks        uint64  `json:"stacks_compared"` // compared whole or in part
+	StacksAgreed  uint64  `json:"stacks_agreed"`   // compared stacks without a difference
 	WholeAgreed   uint64  `json:"stacks_whole_agreed"`
 	Frames        uint64  `json:"frames_compared"`
 	FramesAgreed  uint64  `json:"frames_agreed"`
-	FramesMissing uint64  `json:"frames_missing"` // of those compared: the stack ends before them, and says so
-	Agreement     float64 `json:"agreement"`      // of frames, 0 to 1
+	FramesMissing uint64  `json:"frames_missing"` // compared frames past the end of a stack reported as incomplete
+	Agreement     float64 `json:"agreement"`      // share of compared frames that agree, 0 to 1
 	InKernel      uint64  `json:"stacks_in_kernel"`
-	ByRows        uint64  `json:"stacks_by_rows"` // finished in user space by the rows that the kernel lacked
-	ByCode        uint64  `json:"stacks_by_code"` // finished in user space, in part by analysing code made at run time
+	ByRows        uint64  `json:"stacks_by_rows"` // finished in user space with rows that the kernel lacked
+	ByCode        uint64  `json:"stacks_by_code"` // finished in user space, partly by analysis of generated code
 	ByCFI         uint64  `json:"stacks_by_cfi"`  // walked in user space by call frame information
-	ReferenceLost uint64  `json:"reference_lost"` // how often the reference lost records of what processes map
+	ReferenceLost uint64  `json:"reference_lost"` // how often the reference lost records of mappings
 
-	Errors map[string]uint64 `json:"errors"` // what else went wrong, and how often
+	Errors map[string]uint64 `json:"errors"` // other errors, with their number
 
-	// Languages are the frames of language runtimes, which are not compared. They are no part of those above.
+	// Languages counts the frames of language runtimes. These frames are not compared, and not in the figures above.
 	Languages []Language `json:"languages"`
 
 	Disagreements []Disagreement `json:"disagreements"`
@@ -63,31 +63,31 @@ type Report struct {
 	Examples      []Example      `json:"examples"`
 }
 
-// Language counts frames of one language runtime, and says why some have no names.
+// Language counts the frames of one language runtime, named and unnamed.
 type Language struct {
-	Name     string `json:"name"` // with the version
+	Name     string `json:"name"` // name and version
 	Named    uint64 `json:"named"`
-	NotRead  uint64 `json:"not_read"`  // what they run could not be read of the process
-	NotNamed uint64 `json:"not_named"` // functions of this language, or version, are not named
+	NotRead  uint64 `json:"not_read"`  // the function could not be read from the process
+	NotNamed uint64 `json:"not_named"` // functions of this language or version are not supported
 	Hint     string `json:"hint,omitempty"`
 }
 
 // Disagreement counts stacks that differ from the reference in the same way.
 type Disagreement struct {
 	Difference Difference `json:"difference"`
-	Binary     string     `json:"binary"` // of the frame whose caller differs
+	Binary     string     `json:"binary"` // binary of the frame whose caller differs
 	Stacks     uint64     `json:"stacks"`
 }
 
 // Incomplete counts stacks that ended early in the same way.
 type Incomplete struct {
 	Outcome   string `json:"outcome"`
-	Binary    string `json:"binary"` // of the last frame
+	Binary    string `json:"binary"` // binary of the last frame
 	Stacks    uint64 `json:"stacks"`
-	Continued uint64 `json:"continued"` // of these, the reference went on: they could be complete
+	Continued uint64 `json:"continued"` // number of Stacks that the reference continued: they could be complete
 }
 
-// Example is a stack in full, next to the reference.
+// Example is a whole stack and its reference.
 type Example struct {
 	Reason     string      `json:"reason"` // a difference, or the outcome of an incomplete stack
 	Binary     string      `json:"binary"`
@@ -96,21 +96,21 @@ type Example struct {
 	Outcome    string      `json:"outcome"`
 	End        string      `json:"reference_end"`
 	Error      string      `json:"reference_error,omitempty"`
-	Difference int         `json:"difference_at"` // index of the frame whose caller differs, -1: none
+	Difference int         `json:"difference_at"` // index of the frame whose caller differs; -1 if none
 	Frames     []FramePair `json:"frames"`        // leaf first
 }
 
-// FramePair is one position of two stacks; an empty string is no frame.
+// FramePair is one position of two stacks. A string is empty if that stack has no such frame.
 type FramePair struct {
 	Walk      string `json:"walk"`
 	Reference string `json:"reference"`
 }
 
-// reporter names what results only number.
+// reporter names the executables and frames of results.
 type reporter struct {
-	executable func(unwind.ExeID) *process.Executable // by number; nil: not known any more
+	executable func(unwind.ExeID) *process.Executable // by ID; nil if no longer known
 	symbolizer *symbol.Symbolizer
-	files      map[*reference.File]uint32 // of the reference: their numbers for the symbolizer
+	files      map[*reference.File]uint32 // symbolizer IDs of files of the reference
 }
 
 func (r *results) report(took time.Duration, executable func(unwind.ExeID) *process.Executable) *Report {
@@ -156,7 +156,7 @@ func (r *results) report(took time.Duration, executable func(unwind.ExeID) *proc
 	return out
 }
 
-// notComparable says why stacks could not be compared, and how many.
+// notComparable returns the number of stacks that could not be compared, by reason.
 func (r *results) notComparable() map[string]uint64 {
 	out := maps.Clone(r.skipped)
 	for end, n := range r.ends[NotComparable] {
@@ -174,7 +174,7 @@ func (r *results) notComparable() map[string]uint64 {
 	return out
 }
 
-// share is part of whole; of nothing, it is 0.
+// share returns part/whole, or 0 if whole is 0.
 func share(part, whole uint64) float64 {
 	if whole == 0 {
 		return 0
@@ -210,8 +210,8 @@ func (n reporter) example(p place, e *example) Example {
 	return out
 }
 
-// frame is "function (binary+0xaddress)", with * after one that only the frame
-// pointer gave.
+// frame returns "function (binary+0xaddress)". A * after the address marks a frame that was found only by the frame
+// pointer.
 func (n reporter) frame(f kernel.Frame) string {
 	e := n.executable(f.Exe)
 	if e == nil {
@@ -221,13 +221,13 @@ func (n reporter) frame(f kernel.Frame) string {
 	return n.named(object, f.Vaddr, f.Flags&kernel.ReturnAddress != 0, mark(f))
 }
 
-// referenceFrame names a frame of the reference, which has found the file and the
-// address by itself; names are no part of what is compared.
+// referenceFrame names a frame of the reference. The reference has found the file and the address itself; only the name
+// is from the profiler's symbolizer, and names are not compared.
 func (n reporter) referenceFrame(f reference.Frame, returns bool) string {
 	if f.File == nil {
 		return fmt.Sprintf("0x%x", f.PC)
 	}
-	const own = 1 << 31 // numbers that no executable of the tracker has
+	const own = 1 << 31 // above all IDs of the tracker's executables
 	id, known := n.files[f.File]
 	if !known {
 		id = own + uint32(len(n.files))

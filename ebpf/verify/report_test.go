@@ -39,7 +39,7 @@ func TestWriteText(t *testing.T) {
 		t.Errorf("it does not begin with %q:\n%s", want, text)
 	}
 	for _, want := range []string{
-		"1000 samples in 10.0 s, 900 with a user stack, of which 99.999 % are complete", // never 100 when it is not
+		"1000 samples in 10.0 s, 900 with a user stack, of which 99.999 % are complete", // never shown as 100 %
 		"9000 frames compared: 8999 agree, 99.989 %; 1 are missing",
 		"Lost: 7 samples",
 		"890 stacks compared: 889 agree, 699 of them whole; 800 walked in the kernel, " +
@@ -62,7 +62,7 @@ func TestWriteText(t *testing.T) {
 	}
 }
 
-// TestJSON: lists are lists when they are empty, for programs that read it.
+// TestJSON checks that empty lists are lists in JSON, for programs that read it.
 func TestJSON(t *testing.T) {
 	r := newResults(Options{})
 	b, err := json.Marshal(r.report(0, nil))

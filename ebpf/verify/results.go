@@ -6,7 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
-// results add up comparisons.
+// results sums up comparisons.
 type results struct {
 	options Options
 
@@ -15,16 +15,16 @@ type results struct {
 	skipped                       map[string]uint64
 	unpaired, lost                uint64
 
-	stacks, agree                        map[Extent]uint64 // that had a copy; without a difference
+	stacks, agree                        map[Extent]uint64 // stacks with a copy; stacks without a difference
 	frames, agreed, missing, uncheckable uint64            // callers
 	finishes                             map[kernel.Finish]uint64
-	ends                                 map[Extent]map[string]uint64 // of reference walks
+	ends                                 map[Extent]map[string]uint64 // number of reference walks, by End
 	disagreements                        map[place]uint64
 	incomplete                           map[place]*incompleteCount
 	examples                             map[place][]example
 }
 
-// place is where and why walks differ or end.
+// place is the executable and the reason of a difference or an early end.
 type place struct {
 	exe    unwind.ExeID
 	reason string
@@ -32,7 +32,7 @@ type place struct {
 
 type incompleteCount struct{ stacks, continued uint64 }
 
-// example is a stack to be shown in full.
+// example is a stack to show as a whole.
 type example struct {
 	walk       *walk
 	stack      reference.Stack
@@ -48,7 +48,7 @@ func newResults(o Options) results {
 	}
 }
 
-// taken counts a sample, whether it can be compared or not.
+// taken counts a sample, comparable or not.
 func (r *results) taken(w *walk) {
 	r.samples++
 	r.outcomes[w.outcome.String()]++
@@ -84,7 +84,7 @@ func (r *results) skip(w *walk, reason string) {
 
 func (r *results) notChecked(w *walk) { r.uncheckable += uint64(max(len(w.frames)-1, 0)) }
 
-// add counts what the comparison of a walk with the reference has found.
+// add counts the comparison of a walk with the reference.
 func (r *results) add(w *walk, s reference.Stack, c comparison) {
 	r.stacks[c.extent]++
 	r.ends[c.extent][string(s.End)]++

@@ -9,8 +9,8 @@ import (
 	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
-// TestResults: what a report says of three stacks that agree, one that differs, one that
-// ends early, one whose leaf has no CFI and one that was not copied.
+// TestResults checks the report for three stacks that agree, one that differs, one that ends early, one whose leaf has
+// no CFI and one that was not copied.
 func TestResults(t *testing.T) {
 	r := newResults(Options{})
 	whole := stacked(reference.Outermost, 1, 2, 3)

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// WriteText writes the report for people.
+// WriteText writes the report as text for people.
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{w: w}
 	t.printf("Of %d user stacks %d were compared whole, %d in part, %d could not be compared; frames checked: %s of %d\n",
@@ -40,7 +40,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return t.err
 }
 
-// percent writes a share so that what is below 100 % never looks like it.
+// percent formats a share. A share below 1 is never shown as 100 %.
 func percent(share float64) string {
 	s := fmt.Sprintf("%.3f %%", 100*share)
 	if share < 1 && strings.HasPrefix(s, "100") {
@@ -49,7 +49,7 @@ func percent(share float64) string {
 	return s
 }
 
-// text keeps the first error of writing.
+// text writes to w and keeps the first error.
 type text struct {
 	w   io.Writer
 	err error
@@ -110,7 +110,7 @@ func (t *text) incomplete(all []Incomplete) {
 	t.table("Incomplete stacks", lines)
 }
 
-// shownFrames bounds the frames of an example in the text. JSON has them all.
+// shownFrames is the number of frames of an example in the text. The JSON form has all frames.
 const shownFrames = 40
 
 func (t *text) example(e *Example) {

@@ -1,7 +1,6 @@
-// Package verify measures whether stacks are right: it takes samples whose
-// registers and stack perf records at the same instant, unwinds that copy with
-// package reference, which shares nothing with the profiler, and compares frame by
-// frame with what the profiler found.
+// Package verify measures whether stacks are right. perf records registers and stack of each sample at the same
+// instant; package reference, which shares no code with the profiler, unwinds this copy; and package verify compares
+// the result with the profiler's stack frame by frame.
 package verify
 
 import (
@@ -19,15 +18,15 @@ import (
 	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
-// drainInterval is how long samples may lie in the ring buffer. Mappings change
-// meanwhile, so it is short.
+// drainInterval is the maximum time of samples in the ring buffer. It is short because mappings may change during this
+// time.
 const drainInterval = 20 * time.Millisecond
 
 // Options configure a Verifier.
 type Options struct {
 	SampleRate int // samples per second and CPU
 	TableBytes int // limit of the memory for unwind tables
-	Examples   int // stacks shown in full, of each kind
+	Examples   int // number of whole stacks to show per kind of difference
 }
 
 // Verifier compares walks of this host. Its methods are for one goroutine.
@@ -42,7 +41,7 @@ type Verifier struct {
 	results   results
 }
 
-// Open begins to take samples. Close the Verifier after use.
+// Open starts sampling. Close the Verifier after use.
 func Open(o Options) (*Verifier, error) {
 	v := &Verifier{options: o, family: newFamily(), pairs: newPairs(), results: newResults(o)}
 	if err := v.open(); err != nil {
@@ -73,8 +72,7 @@ func (v *Verifier) open() error {
 	})
 }
 
-// Restrict leaves out all processes but one and its descendants. Call it before
-// Run.
+// Restrict limits the comparison to a process and its descendants. Call it before Run.
 func (v *Verifier) Restrict(pid uint32) error {
 	if err := v.family.begin(pid, procfs.Default); err != nil {
 		return err
@@ -83,12 +81,12 @@ func (v *Verifier) Restrict(pid uint32) error {
 	return nil
 }
 
-// wanted says which processes are compared. Their samples count for no target.
+// wanted reports whether a process is compared. Samples need no target here.
 func (v *Verifier) wanted(pid uint32) (*target.Target, bool) {
 	return nil, !v.restrict || v.family.has(pid)
 }
 
-// Run compares until the context ends and returns what it found. It may be called once.
+// Run compares stacks until ctx is done, and returns the result. It may be called once.
 func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	begun := time.Now()
 	if err := v.sampler.Run(ctx, v.take); err != nil {
@@ -109,8 +107,8 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
-// compareSnapshots compares the walks of a round whose snapshots came after them, and gives
-// up what has waited for too long.
+// compareSnapshots compares the walks of a round whose snapshots came after them, and drops walks and snapshots that
+// have waited too long.
 func (v *Verifier) compareSnapshots(upTo uint64) error {
 	lost, err := v.sampler.ReadSnapshots(func(c *kernel.PerfSnapshot) {
 		if w := v.pairs.ofCopy(c); w != nil {
@@ -126,7 +124,7 @@ func (v *Verifier) compareSnapshots(upTo uint64) error {
 	return nil
 }
 
-// expire counts the walks taken before a time whose copies have not come.
+// expire counts the walks from before a time whose copies are missing.
 func (v *Verifier) expire(before uint64) {
 	v.pairs.expire(before, func(w *walk) {
 		v.results.unpaired++
@@ -143,10 +141,10 @@ type walk struct {
 	outcome  unwind.Outcome
 	finish   kernel.Finish
 	frames   []kernel.Frame
-	replaced bool // the process runs another program now
+	replaced bool // the process has executed another program since
 }
 
-// take keeps a sample, its stack completed as a profile would have it.
+// take compares or keeps a sample, with its stack completed as for a profile.
 func (v *Verifier) take(s *sampler.Sample) error {
 	w := &walk{
 		time: s.Time, cpu: s.CPU, tid: s.TID, pid: s.PID, comm: s.Comm,
@@ -181,7 +179,7 @@ func (v *Verifier) compare(w *walk, c *kernel.PerfSnapshot) {
 	v.results.add(w, stack, comparer(v.judge.sameFrame).stacks(w.frames, w.outcome, &stack))
 }
 
-// Close ends sampling and releases everything. Run must have returned, or never been called.
+// Close stops sampling and releases all resources. Run must have returned, or never have been called.
 func (v *Verifier) Close() error {
 	if v.reference != nil {
 		v.reference.Close()

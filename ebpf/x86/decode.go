@@ -1,6 +1,6 @@
-// Package x86 decodes x86-64 instructions as far as that concerns stacks and where
-// a program goes on: lengths, opcodes, operands. The formats are those of the Intel
-// manual, volume 2, chapter 2 and appendix A, AVX and AVX-512 included, and of AMD's XOP.
+// Package x86 decodes the parts of x86-64 instructions that affect the stack and the control flow:
+// lengths, opcodes, operands. The formats are from the Intel manual, volume 2, chapter 2 and
+// appendix A, including AVX and AVX-512, and from AMD's XOP.
 package x86
 
 import "encoding/binary"
@@ -9,12 +9,12 @@ import "encoding/binary"
 type Instruction struct {
 	Length  int
 	Opcode  byte
-	Table   byte // 0: one byte; 1: 0f; 2: 0f 38; 3: 0f 3a; others: of vectors
+	Table   byte // 0: one byte; 1: 0f; 2: 0f 38; 3: 0f 3a; larger: tables of vector instructions
 	Vector  bool // VEX, EVEX or XOP
-	Wide    bool // operands of 64 bits, by a prefix
-	Short   bool // operands of 16 bits, by a prefix
+	Wide    bool // 64-bit operands, set by a prefix
+	Short   bool // 16-bit operands, set by a prefix
 	Segment bool // the memory operand is relative to fs or gs
-	Reg, RM byte // of ModRM, with the upper bits; RM also of opcodes with a register
+	Reg, RM byte // of ModRM, extended by prefix bits; RM also for opcodes that contain a register
 	Mod     byte // 3: RM is a register
 	Base    byte // of a memory operand: a register, NoBase, or RIPBase, relative to the next instruction
 	Index   bool // the memory operand has an index
@@ -22,13 +22,13 @@ type Instruction struct {
 	Imm     int64 // immediate, or distance of a jump
 }
 
-// Values of Base that are no register.
+// Values of Base that are not registers.
 const (
 	NoBase  = 0xff
 	RIPBase = 0xfe
 )
 
-// maxLength is the most bytes of an instruction.
+// maxLength is the maximum length of an instruction in bytes.
 const maxLength = 15
 
 // Numbers of registers.
@@ -41,7 +41,7 @@ const (
 	R13 = 13
 )
 
-// What follows an opcode.
+// Operands after an opcode.
 const (
 	none    = 0
 	modRM   = 1 << iota
@@ -55,7 +55,7 @@ const (
 	invalid //
 )
 
-// oneByte returns what follows an opcode of one byte.
+// oneByte returns the operands of a one-byte opcode.
 func oneByte(op byte) int {
 	switch {
 	case op < 0x40:
@@ -104,7 +104,7 @@ func oneByte(op byte) int {
 	return invalid
 }
 
-// oneByteFollows is oneByte of each opcode: to look it up is faster than its comparisons.
+// oneByteFollows caches oneByte for each opcode. A lookup is faster than its comparisons.
 var oneByteFollows = func() (table [256]uint16) {
 	for op := range table {
 		table[op] = uint16(oneByte(byte(op)))
@@ -112,7 +112,7 @@ var oneByteFollows = func() (table [256]uint16) {
 	return table
 }()
 
-// twoByte returns what follows 0f and an opcode.
+// twoByte returns the operands of an opcode after 0f.
 func twoByte(op byte) int {
 	switch {
 	case op >= 0x80 && op <= 0x8f:
@@ -135,8 +135,7 @@ func twoByte(op byte) int {
 	return modRM
 }
 
-// Decode decodes the instruction that b begins with; ok is false if there is none, or if
-// it is longer than b.
+// Decode decodes the instruction at the start of b. ok is false if it is invalid or longer than b.
 func Decode(b []byte) (in Instruction, ok bool) {
 	d := decoder{b: b[:min(len(b), maxLength)], in: &in}
 	if !d.decode() {
@@ -149,7 +148,7 @@ func Decode(b []byte) (in Instruction, ok bool) {
 type decoder struct {
 	b       []byte
 	at      int
-	near    bool // addresses of 32 bits
+	near    bool // 32-bit addresses
 	rexR    byte
 	rexX    byte
 	rexB    byte
@@ -166,7 +165,7 @@ func (d *decoder) next() byte {
 	return d.b[d.at-1]
 }
 
-// decode reads the instruction, and reports whether there is one.
+// decode decodes the instruction, and reports whether it is valid.
 func (d *decoder) decode() bool {
 	op := d.prefixes()
 	var follows int
@@ -197,7 +196,7 @@ func (d *decoder) decode() bool {
 	return !d.invalid
 }
 
-// prefixes returns the first byte after the prefixes.
+// prefixes reads the prefixes and returns the first byte after them.
 func (d *decoder) prefixes() byte {
 	op := d.next()
 	for n := 0; ; n++ {
@@ -225,7 +224,7 @@ func (d *decoder) prefixes() byte {
 	}
 }
 
-// escaped reads an opcode after 0f.
+// escaped reads an opcode after 0f and returns its operands.
 func (d *decoder) escaped() int {
 	d.in.Opcode, d.in.Table = d.next(), 1
 	switch d.in.Opcode {
@@ -239,8 +238,8 @@ func (d *decoder) escaped() int {
 	return twoByte(d.in.Opcode)
 }
 
-// vectorPrefix reads VEX, EVEX or XOP, and the opcode. The registers of vectors are of no
-// interest, but those of memory operands keep their numbers.
+// vectorPrefix reads a VEX, EVEX or XOP prefix and the opcode. It ignores the upper bits of vector
+// register numbers, but not the upper bits of registers in memory operands.
 func (d *decoder) vectorPrefix(op byte) int {
 	first := d.next()
 	d.in.Vector, d.in.Table = true, 1

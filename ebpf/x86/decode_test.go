@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestObjdump compares the lengths of instructions with objdump's, for all of the
-// text of some files.
+// TestObjdump compares the lengths of instructions with objdump's, for the whole text of some
+// files.
 func TestObjdump(t *testing.T) {
 	for _, path := range ehtest.Files(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) { compareLengths(t, path) })
@@ -43,7 +43,7 @@ type shown struct {
 	text   string
 }
 
-// disassemble calls use for every instruction of the text of a file, but for dubious ones.
+// disassemble calls use for every instruction of the text of a file, except dubious ones.
 func disassemble(t *testing.T, path string, use func(shown)) {
 	t.Helper()
 	need.Tools(t, "objdump")
@@ -90,9 +90,9 @@ func disassemble(t *testing.T, path string, use func(shown)) {
 	}
 }
 
-// dubious reports whether objdump shows something of its own making, in data among
-// code: bytes, prefixes that it makes nothing of, a wait that it takes for part of the
-// instruction after it, and jumps that it takes for shorter than Intel's are.
+// dubious reports whether objdump's output for data in code is unreliable: bytes, prefixes that it
+// does not decode, a wait that it combines with the following instruction, and jumps that it
+// considers shorter than Intel's.
 func dubious(text string, first byte) bool {
 	fields := strings.Fields(text)
 	if len(fields) == 0 || first == 0x9b || strings.HasPrefix(fields[0], ".byte") || strings.Contains(text, "(bad)") {
@@ -103,7 +103,7 @@ func dubious(text string, first byte) bool {
 		fields[0] == "jmpw" || fields[0] == "callw"
 }
 
-// FuzzDecode checks that an instruction is as long as what was read of it.
+// FuzzDecode checks that an instruction is as long as the bytes read for it.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{0x62, 0xf1, 0x7c, 0x48, 0x58, 0xc1})
 	f.Add([]byte{0x66, 0x66, 0x66, 0x48, 0x89, 0x84, 0x24, 0, 0, 1, 0})

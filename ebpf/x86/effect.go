@@ -1,23 +1,23 @@
 package x86
 
-// Effect is what an instruction does to the stack, and where the program goes on.
+// Effect is the effect of an instruction on the stack and the control flow.
 type Effect struct {
 	Kind EffectKind
-	Reg  byte  // the register that Kind speaks of as Reg, NoBase if there is none
-	Base byte  // the one it speaks of as Base; NoBase if the address has an index or is not by a register
-	Wide bool  // Store: of 64 bits
-	N    int64 // the number that Kind speaks of as N
+	Reg  byte  // Reg in the formula of Kind, NoBase if none
+	Base byte  // Base in the formula of Kind; NoBase if the address has an index or no base register
+	Wide bool  // a Store of 64 bits
+	N    int64 // N in the formula of Kind
 }
 
-// EffectKind is a formula of an effect. Formulas of registers are about all 64 bits.
+// EffectKind is the formula of an effect. Formulas with registers apply to all 64 bits.
 type EffectKind uint8
 
 // The effects.
 const (
-	None         EffectKind = iota // on the stack; goes on with the next instruction
-	Pad                            // none at all: nop
-	Trap                           // none at all, or stops: int3
-	Begin                          // none: endbr64, where functions begin
+	None         EffectKind = iota // no effect on the stack; continues with the next instruction
+	Pad                            // no effect at all: nop
+	Trap                           // no effect at all, or stops: int3
+	Begin                          // no effect: endbr64, at the start of functions
 	Push                           // sp += N, N < 0; *sp = Reg
 	Pop                            // Reg = *sp; sp += N
 	Add                            // sp += N
@@ -27,19 +27,19 @@ const (
 	Load                           // Reg = *(Base + N)
 	Store                          // *(Base + N) = Reg
 	Leave                          // sp = rbp; rbp = *sp; sp += 8
-	Lose                           // sp gets another value
-	Call                           // what returns to the next instruction, or not at all
-	Return                         // to the caller
-	Jump                           // to N bytes after the next instruction's begin
-	Branch                         // there, or on
-	JumpBySlot                     // to where a slot of the file says: another function
-	JumpAnywhere                   // nobody knows where to
-	Stop                           // does not go on
+	Lose                           // sp gets an unknown value
+	Call                           // call, which returns to the next instruction or not at all
+	Return                         // returns to the caller
+	Jump                           // jumps to N bytes after the start of the next instruction
+	Branch                         // jumps there, or continues
+	JumpBySlot                     // jumps to the address in a slot of the file: another function
+	JumpAnywhere                   // jumps to an unknown address
+	Stop                           // does not continue
 )
 
-// StackEffect returns what an instruction does to the stack. What it writes to
-// registers counts as far as these can stand for the stack pointer: moves of 64 bits
-// between registers and memory, and addresses.
+// StackEffect returns the effect of an instruction on the stack. It includes writes to registers
+// that can hold a copy of the stack pointer: 64-bit moves between registers and memory, and address
+// computations.
 func StackEffect(in *Instruction) Effect {
 	switch {
 	case in.Vector:
@@ -52,11 +52,11 @@ func StackEffect(in *Instruction) Effect {
 	return Effect{}
 }
 
-// oneByteEffect is the effect of opcodes of one byte.
+// oneByteEffect returns the effect of one-byte opcodes.
 func (in *Instruction) oneByteEffect() Effect {
 	op := in.Opcode
 	switch {
-	case op < 0x40: // eight operations in six forms; the last one compares
+	case op < 0x40: // eight operations in six forms; the last operation, cmp, does not write
 		return losesIf(op < 0x38 && (op&7 == 1 && in.isRegister(RSP) || op&7 == 3 && in.Reg == RSP))
 	case op < 0x58:
 		return in.push(in.RM)
@@ -103,7 +103,7 @@ func (in *Instruction) oneByteEffect() Effect {
 	return in.control()
 }
 
-// control is the effect of opcodes of one byte by which a program goes elsewhere.
+// control returns the effect of one-byte opcodes that change the control flow.
 func (in *Instruction) control() Effect {
 	switch in.Opcode {
 	case 0xc2, 0xc3:
@@ -111,7 +111,7 @@ func (in *Instruction) control() Effect {
 	case 0xca, 0xcb, 0xcf, 0xf1, 0xf4: // far returns, hlt
 		return Effect{Kind: Stop}
 	case 0xe8:
-		if in.Imm == 0 { // pushes where it is
+		if in.Imm == 0 { // pushes its own address
 			return Effect{Kind: Push, Reg: NoBase, N: -8}
 		}
 		return Effect{Kind: Call}
@@ -123,7 +123,7 @@ func (in *Instruction) control() Effect {
 	return Effect{}
 }
 
-// losesIf is the effect of an instruction that may write to the stack pointer.
+// losesIf returns the effect of an instruction that writes to the stack pointer if sp is true.
 func losesIf(sp bool) Effect {
 	if sp {
 		return Effect{Kind: Lose}
@@ -131,10 +131,10 @@ func losesIf(sp bool) Effect {
 	return Effect{}
 }
 
-// isRegister reports whether the operand that may be in memory is register r.
+// isRegister reports whether the register-or-memory operand is register r.
 func (in *Instruction) isRegister(r byte) bool { return in.Mod == 3 && in.RM == r }
 
-// word is how many bytes an instruction pushes or pops.
+// word returns the number of bytes that an instruction pushes or pops.
 func (in *Instruction) word() int64 {
 	if in.Short && !in.Wide {
 		return 2
@@ -146,7 +146,7 @@ func (in *Instruction) push(reg byte) Effect { return Effect{Kind: Push, Reg: re
 
 func (in *Instruction) pop(reg byte) Effect { return Effect{Kind: Pop, Reg: reg, N: in.word()} }
 
-// arithmetic is the effect of an operation with an immediate.
+// arithmetic returns the effect of an operation with an immediate.
 func (in *Instruction) arithmetic() Effect {
 	const add, and, sub, compare = 0, 4, 5, 7
 	operation := in.Reg & 7
@@ -163,7 +163,7 @@ func (in *Instruction) arithmetic() Effect {
 	return Effect{Kind: Lose}
 }
 
-// move is the effect of mov between registers and memory, and of lea.
+// move returns the effect of mov between registers and memory, and of lea.
 func (in *Instruction) move() Effect {
 	const store, lea = 0x89, 0x8d
 	base := in.Base
@@ -179,7 +179,7 @@ func (in *Instruction) move() Effect {
 		return Effect{Kind: Copy, Reg: in.RM, Base: in.Reg}
 	case !in.Wide:
 		return losesIf(in.Reg == RSP)
-	case in.Mod == 3: // of mov alone: lea is of memory
+	case in.Mod == 3: // only mov: lea has a memory operand
 		return Effect{Kind: Copy, Reg: in.Reg, Base: in.RM}
 	case in.Opcode == lea:
 		return Effect{Kind: Address, Reg: in.Reg, Base: base, N: in.Disp}
@@ -187,7 +187,7 @@ func (in *Instruction) move() Effect {
 	return Effect{Kind: Load, Reg: in.Reg, Base: base, N: in.Disp}
 }
 
-// group5 is the effect of inc, dec, call, jmp and push of an operand.
+// group5 returns the effect of inc, dec, call, jmp and push with an operand.
 func (in *Instruction) group5() Effect {
 	switch in.Reg & 7 {
 	case 0, 1:
@@ -208,7 +208,7 @@ func (in *Instruction) group5() Effect {
 	return Effect{Kind: Stop}
 }
 
-// twoByteEffect is the effect of the opcodes after 0f.
+// twoByteEffect returns the effect of opcodes after 0f.
 func (in *Instruction) twoByteEffect() Effect {
 	op := in.Opcode
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 )
 
-// TestEffects compares effects with what objdump's text of the instructions says, for
-// all of the text of some files.
+// TestEffects compares effects with objdump's text of the instructions, for the whole text of some
+// files.
 func TestEffects(t *testing.T) {
 	seen := map[EffectKind]int{}
 	for _, path := range ehtest.Files(t) {
@@ -48,7 +48,7 @@ func TestEffects(t *testing.T) {
 var registers64 = []string{"%rax", "%rcx", "%rdx", "%rbx", "%rsp", "%rbp", "%rsi", "%rdi", "%r8", "%r9", "%r10",
 	"%r11", "%r12", "%r13", "%r14", "%r15"}
 
-// registersBelow are their lower 32 and 16 bits.
+// registersBelow are the lower 32 and 16 bits of the registers.
 var registersBelow = [][]string{
 	{"%eax", "%ecx", "%edx", "%ebx", "%esp", "%ebp", "%esi", "%edi", "%r8d", "%r9d", "%r10d", "%r11d", "%r12d",
 		"%r13d", "%r14d", "%r15d"},
@@ -56,8 +56,8 @@ var registersBelow = [][]string{
 		"%r14w", "%r15w"},
 }
 
-// number returns the register that objdump writes so, and whether it is one of 64 bits;
-// NoBase if it is another one, or of 8 bits.
+// number returns the register with objdump's name name, and whether it has 64 bits. It returns
+// NoBase for other registers, and for 8-bit registers.
 func number(name string) (reg byte, wide bool) {
 	if i := slices.Index(registers64, name); i >= 0 {
 		return byte(i), true
@@ -95,11 +95,11 @@ func signed(text string) int64 {
 	return int64(n)
 }
 
-// prefixNames are what objdump writes before an instruction.
+// prefixNames are the prefixes that objdump writes before an instruction.
 var prefixNames = []string{"bnd", "notrack", "repz", "rep", "repnz", "lock", "data16", "cs", "ds", "es", "ss", "fs",
 	"gs", "addr32", "xacquire", "xrelease"}
 
-// effectShown is the effect of an instruction by objdump's text of it.
+// effectShown returns the effect of an instruction from objdump's text.
 func effectShown(in shown) Effect {
 	text, _, _ := strings.Cut(in.text, " #")
 	fields := strings.Fields(text)
@@ -145,10 +145,10 @@ func isStackPointer(operand string) bool {
 	return operand == "%rsp" || operand == "%esp" || operand == "%sp"
 }
 
-// reservedNop matches 0f 19 to 0f 1e, which are no operations yet and not used for padding.
+// reservedNop matches 0f 19 to 0f 1e, which are reserved nops and not used for padding.
 var reservedNop = regexp.MustCompile(`^(?s:.?.?.?)\x0f[\x19-\x1e]`)
 
-// controlShown is the effect of what goes elsewhere, and of what does nothing.
+// controlShown returns the effect of instructions that change the control flow, and of nops.
 func controlShown(in shown, name string, operands []string) (Effect, bool) {
 	next := in.addr + uint64(in.length)
 	distance := func() int64 { return int64(uint64(signed(operands[0])) - next) }
@@ -186,7 +186,7 @@ func controlShown(in shown, name string, operands []string) (Effect, bool) {
 	return Effect{}, false
 }
 
-// stackShown is the effect of push and pop.
+// stackShown returns the effect of push and pop.
 func stackShown(name string, operands []string) Effect {
 	e, narrow := Effect{Kind: Push, Reg: NoBase, N: -8}, strings.HasSuffix(name, "w")
 	if strings.HasPrefix(name, "pop") {
@@ -202,7 +202,7 @@ func stackShown(name string, operands []string) Effect {
 	return e
 }
 
-// moveShown is the effect of mov and lea.
+// moveShown returns the effect of mov and lea.
 func moveShown(name, from, to string) Effect {
 	source, wideSource := number(from)
 	target, wideTarget := number(to)
@@ -242,8 +242,8 @@ func splitOperands(text string) (operands []string) {
 	return append(operands, text[begin:])
 }
 
-// TestRareEffects has instructions that compilers hardly use, with the effects that the
-// Intel manual, volume 2, states.
+// TestRareEffects has instructions that compilers rarely use, with the effects from the Intel
+// manual, volume 2.
 func TestRareEffects(t *testing.T) {
 	for text, c := range map[string]struct {
 		code []byte

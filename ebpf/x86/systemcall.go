@@ -1,9 +1,9 @@
 package x86
 
-// SystemCalls follows instructions one after another and knows the number of a system call where the instructions
-// before it say so plainly. Its zero value is ready.
+// SystemCalls tracks consecutive instructions and knows the number of a system call if the
+// instructions before it set the number directly. Its zero value is ready to use.
 type SystemCalls struct {
-	number int64 // in rax
+	number int64 // value of rax
 	known  bool
 }
 
@@ -13,7 +13,8 @@ const (
 	exit32, exitGroup32 = 1, 252
 )
 
-// Exits reports whether in, which follows the instruction of the call before, ends the thread or the process.
+// Exits reports whether in ends the thread or the process. in must follow the instruction of the
+// previous call.
 func (s *SystemCalls) Exits(in *Instruction) bool {
 	const syscall, interrupt, gate = 0x05, 0xcd, 0x80
 	var exit, exitGroup int64
@@ -33,7 +34,7 @@ func (s *SystemCalls) Exits(in *Instruction) bool {
 	return false
 }
 
-// after returns what is in rax after an instruction.
+// after returns the value of rax after an instruction.
 func (s *SystemCalls) after(in *Instruction) (number int64, known bool) {
 	op := in.Opcode
 	switch {
@@ -49,7 +50,7 @@ func (s *SystemCalls) after(in *Instruction) (number int64, known bool) {
 	return s.number, s.known && in.sparesRAX()
 }
 
-// sparesRAX reports whether an instruction is one of the usual ones before a system call, and does not write rax.
+// sparesRAX reports whether an instruction is typical before a system call and does not write rax.
 func (in *Instruction) sparesRAX() bool {
 	switch op := in.Opcode; {
 	case op >= 0x50 && op < 0x58: // push

@@ -1,7 +1,6 @@
-// Package ui serves the web pages of the runtime: the list of components, their
-// graph, and one component with all that is known about it. The pages are one
-// HTML file and scripts that read the runtime's API; nothing is loaded from
-// elsewhere.
+// Package ui serves the web pages of the runtime: the list of components, their graph, and one
+// component with all its details. The pages are one HTML file and scripts that read the runtime's
+// API. They load no content from other servers.
 package ui
 
 import (
@@ -15,20 +14,20 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// securityPolicy allows what the pages need: their own files and the API.
+// securityPolicy allows only the pages' own files and the API.
 const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'self'; frame-ancestors 'self'"
 
-// Handler serves the pages below prefix, which begins and ends with a slash:
+// Handler serves the pages below prefix, which starts and ends with a slash:
 //
 //	PREFIX                     the list of components
 //	PREFIX graph[/MODULE]      the graph of a module's components
 //	PREFIX component/ID        one component, by its global ID
-//	PREFIX processes[/ID]      what a profiler has seen, by process and target; of the first one, without an ID
-//	PREFIX health[/ID]         how a profiler does
-//	PREFIX assets/             what the pages consist of
+//	PREFIX processes[/ID]      samples of a profiler, by process and target; without an ID of the first profiler
+//	PREFIX health[/ID]         health of a profiler
+//	PREFIX assets/             files of the pages
 //
-// The pages read PREFIX api/v0/web/, which is the caller's to serve.
+// The pages read PREFIX api/v0/web/, which the caller must serve.
 func Handler(prefix string) http.Handler {
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {
@@ -43,18 +42,18 @@ func Handler(prefix string) http.Handler {
 		rest := strings.TrimPrefix(r.URL.Path, prefix)
 		switch {
 		case strings.HasPrefix(rest, "assets/") && rest != "assets/" && rest != "assets/index.html":
-			w.Header().Set("Cache-Control", "no-cache") // the next version has other scripts under the same names
+			w.Header().Set("Cache-Control", "no-cache") // the next version has different scripts with the same names
 			static.ServeHTTP(w, r)
 		case rest == "", isPage(rest):
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_ = page.Execute(w, prefix) // the client has gone: nothing to do
+			_ = page.Execute(w, prefix) // the client has gone
 		default:
 			http.NotFound(w, r)
 		}
 	})
 }
 
-// isPage reports whether a path below the prefix is that of a page.
+// isPage reports whether a path below the prefix is the path of a page.
 func isPage(rest string) bool {
 	name, id, _ := strings.Cut(rest, "/")
 	switch name {

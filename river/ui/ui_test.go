@@ -16,7 +16,7 @@ func get(path string) *httptest.ResponseRecorder {
 	return answer
 }
 
-// TestHandler: what is a page is one, with a policy that allows the page's own files alone; nothing else is.
+// TestHandler: only pages are served as pages, with a policy that allows only the page's own files.
 func TestHandler(t *testing.T) {
 	for path, status := range map[string]int{
 		"/ui/": 200, "/ui/graph": 200, "/ui/graph/a.b/c.d": 200, "/ui/component/a.b": 200, "/ui/processes": 200,
@@ -29,7 +29,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestImports: a script that another one imports is served, so that a renamed file does not leave an empty page.
+// TestImports: every imported script is served, so that a renamed file does not leave an empty
+// page.
 func TestImports(t *testing.T) {
 	scripts, err := fs.Glob(assets, "assets/*.js")
 	require.NoError(t, err)

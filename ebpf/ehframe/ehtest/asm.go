@@ -1,5 +1,5 @@
-// Package ehtest assembles call frame information for tests, and reads what
-// readelf says about the call frame information of a file.
+// Package ehtest assembles call frame information for tests, and parses readelf's output about the
+// call frame information of a file.
 package ehtest
 
 import "encoding/binary"
@@ -41,7 +41,7 @@ const (
 	GNUNegativeOffsetExtended = 0x2f
 )
 
-// Asm is bytes in the making, little endian.
+// Asm is assembled bytes, little endian.
 type Asm []byte
 
 // Op appends an opcode or any other single byte.
@@ -74,5 +74,5 @@ func (a Asm) Sleb(v int64) Asm {
 // Block appends b after its length.
 func (a Asm) Block(b Asm) Asm { return append(a.Uleb(uint64(len(b))), b...) }
 
-// Str appends a string and the zero byte that ends it.
+// Str appends a zero-terminated string.
 func (a Asm) Str(s string) Asm { return append(append(a, s...), 0) }

@@ -14,11 +14,11 @@ const (
 	udata4        = 0x03
 )
 
-// CIE describes a common information entry. The zero values of the factors
-// and the return register stand for those of x86-64.
+// CIE describes a common information entry. Zero factors and a zero return register mean the x86-64
+// values.
 type CIE struct {
-	Augmentation string // its R data is written, as pcrel sdata4; other data comes from Data
-	Data         Asm    // augmentation data behind R's
+	Augmentation string // R's data is written as pcrel sdata4; other data comes from Data
+	Data         Asm    // augmentation data after R's
 	CodeAlign    uint64
 	DataAlign    int64
 	Return       uint64
@@ -68,9 +68,8 @@ func (f *Frames) Entry(id uint32, body Asm) uint64 {
 	return off
 }
 
-// FDE appends an entry about size bytes of text from start on, and returns
-// its offset. The CIE at offset cie must have the augmentation zR, or none
-// with Debug.
+// FDE appends an entry for size bytes of text at start, and returns its offset. The CIE at offset
+// cie must have the augmentation zR, or none with Debug.
 func (f *Frames) FDE(cie, start, size uint64, program Asm) uint64 {
 	off := uint64(len(f.Bytes))
 	f.fdes = append(f.fdes, entry{start, off})
@@ -82,10 +81,10 @@ func (f *Frames) FDE(cie, start, size uint64, program Asm) uint64 {
 	return f.Entry(uint32(off+4-cie), append(body, program...))
 }
 
-// Repeat makes Header have the last FDE once more.
+// Repeat adds the last FDE to Header once more.
 func (f *Frames) Repeat() { f.fdes = append(f.fdes, f.fdes[len(f.fdes)-1]) }
 
-// Section returns what was assembled.
+// Section returns the assembled section.
 func (f *Frames) Section() *ehframe.Section {
 	return &ehframe.Section{
 		Source: ehframe.Bytes(f.Bytes), Size: uint64(len(f.Bytes)), Addr: f.Addr,
@@ -93,8 +92,7 @@ func (f *Frames) Section() *ehframe.Section {
 	}
 }
 
-// Header returns the bytes of an .eh_frame_hdr at the address addr, as linkers
-// write it.
+// Header returns the bytes of an .eh_frame_hdr at address addr, in the form that linkers write.
 func (f *Frames) Header(addr uint64) Asm {
 	fdes := slices.Clone(f.fdes)
 	slices.SortStableFunc(fdes, func(a, b entry) int {

@@ -14,22 +14,22 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// Row is one line of readelf's table: what the columns say, as readelf writes
-// it: "rsp+8", "c-16", "u", "s", "exp", "r8".
+// Row is one line of readelf's table. The cells are readelf's text: "rsp+8", "c-16", "u", "s",
+// "exp", "r8".
 type Row struct {
 	Loc   uint64
 	Cells []string // one for each of the FDE's Columns
 }
 
-// FDE is readelf's table of one FDE. Of rows at the same location only the
-// last is kept, which is the one that applies.
+// FDE is readelf's table of one FDE. If several rows have the same location, only the last is kept,
+// because it is the one that applies.
 type FDE struct {
 	Offset, Start, End uint64
 	Columns            []string // "CFA", register names, "ra"
 	Rows               []Row
 }
 
-// Cell returns what r says in the column, "" if there is none of that name.
+// Cell returns the cell of r in a column, "" if there is no such column.
 func (f *FDE) Cell(r Row, column string) string {
 	for i, c := range f.Columns {
 		if c == column {
@@ -39,8 +39,8 @@ func (f *FDE) Cell(r Row, column string) string {
 	return ""
 }
 
-// Files returns those of the system's executables that are there, and fails
-// the test if there are none.
+// Files returns the existing files of a list of system executables, and fails the test if there are
+// none.
 func Files(t testing.TB) []string {
 	t.Helper()
 	var found []string
@@ -58,9 +58,8 @@ func Files(t testing.TB) []string {
 	return found
 }
 
-// LargeFiles returns executables whose tables take long to compare, by name: the
-// path where the file is, "" where it is not. There are none unless the
-// environment asks for them with HEADWATER_LARGE=1.
+// LargeFiles returns executables whose tables take long to compare: a map from their names to their
+// paths, "" if the file does not exist. It skips the test unless HEADWATER_LARGE=1 is set.
 func LargeFiles(t testing.TB) map[string]string {
 	t.Helper()
 	home, _ := os.UserHomeDir()
@@ -77,7 +76,7 @@ func LargeFiles(t testing.TB) map[string]string {
 	})
 }
 
-// AArch64Files is LargeFiles for arm64, as cross compilers have them.
+// AArch64Files is LargeFiles for the arm64 files of cross compilers.
 func AArch64Files(t testing.TB) map[string]string {
 	t.Helper()
 	const dir = "/usr/aarch64-linux-gnu/lib/"
@@ -87,7 +86,7 @@ func AArch64Files(t testing.TB) map[string]string {
 	})
 }
 
-// optional returns the first path that matches each pattern, "" for none.
+// optional returns the first path that matches each pattern, "" if there is none.
 func optional(t testing.TB, patterns map[string]string) map[string]string {
 	t.Helper()
 	if os.Getenv("HEADWATER_LARGE") != "1" {
@@ -104,11 +103,11 @@ func optional(t testing.TB, patterns map[string]string) map[string]string {
 
 var fdeLine = regexp.MustCompile(`^([0-9a-f]+) [0-9a-f]+ [0-9a-f]+ FDE cie=[0-9a-f]+ pc=([0-9a-f]+)\.\.([0-9a-f]+)`)
 
-// registerCell is a register rule: "r8 (r8)", of which the name is kept.
+// registerCell matches a register rule, "r8 (r8)". Only the name is kept.
 var registerCell = regexp.MustCompile(`\br[0-9]+ \(([a-z0-9]+)\)`)
 
-// Interp returns what `readelf --debug-dump=frames-interp` says about a section
-// of the file.
+// Interp returns the FDEs that `readelf --debug-dump=frames-interp` prints for a section of the
+// file.
 func Interp(t testing.TB, path, section string) []FDE {
 	t.Helper()
 	var fdes []FDE
@@ -116,8 +115,8 @@ func Interp(t testing.TB, path, section string) []FDE {
 	return fdes
 }
 
-// EachFDE calls yield for every FDE that Interp returns, without holding all of
-// them in memory. It fails the test if there are none.
+// EachFDE calls yield for every FDE that Interp returns, without holding all FDEs in memory. It
+// fails the test if there are none.
 func EachFDE(t testing.TB, path, section string, yield func(*FDE)) {
 	t.Helper()
 	need.Tools(t, "readelf")
@@ -144,13 +143,13 @@ func EachFDE(t testing.TB, path, section string, yield func(*FDE)) {
 	}
 }
 
-// interp reads readelf's lines.
+// interp parses readelf's lines.
 type interp struct {
 	t         testing.TB
 	section   string
 	yield     func(*FDE)
 	inSection bool
-	fde       *FDE // being read
+	fde       *FDE // current FDE
 	columns   []string
 	digits    int // of an address: 16, or 8 in a 32-bit file
 	count     int
@@ -185,7 +184,7 @@ func (p *interp) line(line string) {
 	}
 }
 
-// end hands out the FDE that has been read.
+// end yields the current FDE.
 func (p *interp) end() {
 	if p.fde != nil {
 		p.count++

@@ -1,15 +1,15 @@
-// Package early keeps small what the executable takes of memory, from before the packages of a program are initialized.
-// It is for commands to import, for nothing else: it changes the whole process. It needs no right, and what the kernel
-// cannot do stays as it was.
+// Package early reduces the memory of the executable, from before the packages of a program are initialized. Only
+// commands may import it, as it changes the whole process. It needs no privilege. Where the kernel does not support it,
+// the process is unchanged.
 //
-// Where a page of a file is touched for the first time, the kernel maps the 16 around it too, if it has them in its
-// page cache. Of a large executable of which little runs, that is most of what is resident, and it takes several times
-// as long as to map one. Since Linux 6.7 it can be turned off for a mapping, by a userfaultfd that waits for faults of
-// which there are none: see should_fault_around in the kernel's mm/memory.c, and UFFD_FEATURE_WP_ASYNC in
-// Documentation/admin-guide/mm/userfaultfd.rst.
+// When a page of a file is touched for the first time, the kernel also maps the 16 pages around it, if they are in the
+// page cache. If only a small part of a large executable runs, these pages are most of its resident memory, and mapping
+// them takes several times as long as mapping one page. Since Linux 6.7 a userfaultfd on a mapping turns this off, even
+// though there are no faults to handle: see should_fault_around in the kernel's mm/memory.c, and UFFD_FEATURE_WP_ASYNC
+// in Documentation/admin-guide/mm/userfaultfd.rst.
 //
-// Go initializes a package as soon as all its imports are. So this one imports little: others, such as those of the
-// Kubernetes client, touch most of the executable.
+// Go initializes a package as soon as all its imports are initialized. So this package has few imports: other packages,
+// such as the Kubernetes client, touch most of the executable.
 package early
 
 import (
@@ -17,13 +17,13 @@ import (
 	"unsafe"
 )
 
-// Err says why the kernel maps pages of the executable that nothing has touched; nil if it does not.
+// Err is the reason why the kernel also maps untouched pages of the executable; nil if it maps only touched pages.
 var Err = mapUsed(readOnlySegments())
 
-// segment is a part of memory, from start to end.
+// segment is a range of memory, from start to end.
 type segment struct{ start, end uint64 }
 
-// Of elf.h: programHeader is Elf64_Phdr.
+// programHeader is Elf64_Phdr of elf.h.
 type programHeader struct {
 	kind, flags                         uint32
 	offset, vaddr, paddr, filesz, memsz uint64
@@ -36,10 +36,10 @@ const (
 	auxHeaders, auxNumber = 3, 5 // AT_PHDR, AT_PHNUM
 )
 
-// readOnlySegments returns where the executable's code and constants are.
+// readOnlySegments returns the segments of the executable's code and constants.
 func readOnlySegments() (segments []segment) {
 	headers := programHeaders()
-	var bias uint64 // of addresses in memory to those in the file
+	var bias uint64 // difference between addresses in memory and in the file
 	for i := range headers {
 		if headers[i].kind == kindHeaders {
 			bias = uint64(uintptr(unsafe.Pointer(&headers[0]))) - headers[i].vaddr
@@ -55,7 +55,8 @@ func readOnlySegments() (segments []segment) {
 	return segments
 }
 
-// programHeaders returns the executable's, from where the kernel says that they are in memory; none if it does not.
+// programHeaders returns the executable's program headers in memory, at the address from the auxiliary vector, or nil
+// if the vector does not have the address.
 func programHeaders() []programHeader {
 	file, err := syscall.Open("/proc/self/auxv", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -82,23 +83,23 @@ func programHeaders() []programHeader {
 	return unsafe.Slice(first, number)
 }
 
-// Of linux/userfaultfd.h: apiRequest is struct uffdio_api, registerRequest is struct uffdio_register.
+// apiRequest is struct uffdio_api, and registerRequest struct uffdio_register, of linux/userfaultfd.h.
 type (
 	apiRequest      struct{ api, features, ioctls uint64 }
 	registerRequest struct{ start, len, mode, ioctls uint64 }
 )
 
 const (
-	userModeOnly    = 1 // asks for no right
+	userModeOnly    = 1 // needs no privilege
 	api             = 0xaa
 	ioctlAPI        = 0xc018aa3f
 	ioctlRegister   = 0xc020aa00
-	featureWPAsync  = 1 << 15 // the kernel resolves faults by itself, and mappings may be of any file
+	featureWPAsync  = 1 << 15 // the kernel resolves faults itself, and allows mappings of any file
 	writeProtection = 1 << 1
 )
 
-// mapUsed makes the kernel map no pages there but those that are touched. It leaves a file descriptor open: closing it
-// would end that.
+// mapUsed makes the kernel map only touched pages in the segments. It leaves a file descriptor open, as closing it
+// would undo this.
 func mapUsed(segments []segment) error {
 	if len(segments) == 0 {
 		return syscall.ENOEXEC

@@ -16,8 +16,8 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// TestMapUsed: of a file whose pages are all in the page cache, those that are touched get mapped, and not those around
-// them. On kernels that cannot do it, nothing changes.
+// TestMapUsed checks that, for a file with all pages in the page cache, only touched pages are mapped, and not the
+// pages around them. On kernels without support the behaviour does not change.
 func TestMapUsed(t *testing.T) {
 	const pages, each = 256, 16
 	page := os.Getpagesize()
@@ -50,8 +50,8 @@ func TestMapUsed(t *testing.T) {
 	require.Equal(t, pages/each, touch())
 }
 
-// TestReadOnlySegments: they are mappings of the executable, by /proc, and code and constants lie in them. Constants of
-// a position-independent executable that were written to when it was loaded do not.
+// TestReadOnlySegments checks that the segments are mappings of the executable in /proc, and contain code and
+// constants. Constants of a position-independent executable that are written to at load time are not in them.
 func TestReadOnlySegments(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestReadOnlySegments(t *testing.T) {
 	}
 }
 
-// TestInit: when a program runs, it is done already. The kernel marks such mappings with "uw".
+// TestInit checks that mapUsed was called before the program runs. The kernel marks such mappings with "uw".
 func TestInit(t *testing.T) {
 	code := uint64(reflect.ValueOf(TestInit).Pointer())
 	smaps, err := os.ReadFile("/proc/self/smaps")
@@ -92,7 +92,7 @@ func TestInit(t *testing.T) {
 	require.Fail(t, "no such mapping")
 }
 
-// mappedPages returns how many pages of memory this process has mapped, by /proc/self/pagemap.
+// mappedPages returns the number of pages of memory that this process has mapped, from /proc/self/pagemap.
 func mappedPages(t *testing.T, memory []byte) (pages int) {
 	t.Helper()
 	file, err := os.Open("/proc/self/pagemap")
@@ -110,7 +110,7 @@ func mappedPages(t *testing.T, memory []byte) (pages int) {
 	return pages
 }
 
-// isOld reports whether the kernel may not be able to do it: Linux can since 6.7 on amd64, since 6.10 on arm64.
+// isOld reports whether the kernel may lack support: Linux has it since 6.7 on amd64, and since 6.10 on arm64.
 func isOld(t *testing.T) bool {
 	t.Helper()
 	var name unix.Utsname

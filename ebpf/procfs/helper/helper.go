@@ -1,11 +1,11 @@
-// Package helper makes system calls that may never return in a process of their own.
+// Package helper makes system calls that may never return in a separate process.
 //
-// A thread that waits for the server of a FUSE file system, which has taken the request, cannot be ended by any signal,
-// and a process with such a thread does not end either. So what opens and reads files whose server may not answer, and
-// memory that may be mapped from them, runs in a helper: this program, started again under another name. It ends with
-// the process that has started it, or is left behind until the server answers.
+// A thread that waits for the server of a FUSE file system, after the server has taken the request, cannot be ended by
+// any signal, and a process with such a thread does not end either. So the code that opens and reads files whose server
+// may not answer, and memory that may be mapped from such files, runs in a helper: this program, started again under
+// another name. The helper ends with the process that started it, or it remains until the server answers.
 //
-// A Channel leads to one thread of the helper. Who calls waits; another who calls has another channel.
+// A Channel leads to one thread of the helper. Its caller waits; concurrent callers use different channels.
 package helper
 
 import (
@@ -22,32 +22,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is what the helper's command line begins with.
+// Name is the start of the helper's command line.
 const Name = "headwater-files"
 
 const (
 	maxMessage = 128 << 10 // bytes of a request or an answer
-	maxIdle    = 4         // channels that are kept for the next one who calls
+	maxIdle    = 4         // idle channels that are kept
 	startAgain = 10 * time.Second
 	settled    = time.Second
-	inherited  = 3 // the descriptor in the helper through which it gets channels
+	inherited  = 3 // the descriptor through which the helper gets channels
 )
 
-// MaxReply is how many bytes an answer has at most.
+// MaxReply is the maximum size of an answer in bytes.
 const MaxReply = maxMessage
 
 // ErrNone says that there is no helper: it could not be started, or it has ended.
 var ErrNone = errors.New("no process to read files that may hang")
 
-// helper is the process, of which there is one.
+// helper is the one helper process.
 var helper struct {
 	mu      sync.Mutex
-	control int // socket; 0: it does not run
+	control int // socket; 0 if the helper does not run
 	pid     int
-	refused error     // why it could not be started, ...
-	when    time.Time // ... and when that was
+	refused error     // why the last start failed; nil if it succeeded
+	when    time.Time // time of the last start
 	idle    []*Channel
-	serving map[int]*Channel // those that wait for an answer, by the thread of this process
+	serving map[int]*Channel // channels that wait for an answer, by thread of this process
 }
 
 // Channel leads to a thread of the helper. It is used by one goroutine at a time.
@@ -79,7 +79,7 @@ func Take() (*Channel, error) {
 	return nil, fmt.Errorf("%w: %w", ErrNone, err)
 }
 
-// Put gives a channel back for others to take.
+// Put gives a channel back for further use.
 func (c *Channel) Put() {
 	helper.mu.Lock()
 	keep := !c.broken && c.pid == helper.pid && len(helper.idle) < maxIdle
@@ -95,8 +95,8 @@ func (c *Channel) Put() {
 // Close ends a channel that is not given back.
 func (c *Channel) Close() { unix.Close(c.fd) }
 
-// Call makes a call and waits for the answer, which it writes to reply. A descriptor that comes with it belongs to the
-// caller; it is -1 if there is none. The error is ErrNone.
+// Call sends a request and waits for the answer, which it writes to reply. If a descriptor comes with the answer, it
+// belongs to the caller; fd is -1 if there is none. The error is ErrNone.
 func (c *Channel) Call(request, reply []byte) (n, fd int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -127,7 +127,8 @@ func (c *Channel) wait(thread int, waits bool) {
 	}
 }
 
-// Serving returns the thread of the helper, and its process, that a thread of this process waits for; 0 if it does not.
+// Serving returns the process and thread of the helper that a thread of this process waits for, or 0 if it does not
+// wait.
 func Serving(thread int) (pid, tid int) {
 	helper.mu.Lock()
 	defer helper.mu.Unlock()
@@ -137,14 +138,14 @@ func Serving(thread int) (pid, tid int) {
 	return 0, 0
 }
 
-// PID returns the ID of the helper's process, 0 if there is none.
+// PID returns the ID of the helper's process, or 0 if there is none.
 func PID() int {
 	helper.mu.Lock()
 	defer helper.mu.Unlock()
 	return helper.pid
 }
 
-// open opens a channel, and starts the helper if it does not run. The mutex is held.
+// open opens a channel, and starts the helper if it does not run. The caller holds the mutex.
 func open() (*Channel, error) {
 	if helper.control == 0 {
 		if err := start(); err != nil {
@@ -169,7 +170,7 @@ func open() (*Channel, error) {
 		int(thread[3])<<24}, nil
 }
 
-// start starts the helper. The mutex is held.
+// start starts the helper. The caller holds the mutex.
 func start() error {
 	if helper.refused != nil && time.Since(helper.when) < startAgain {
 		return helper.refused
@@ -185,12 +186,12 @@ func start() error {
 		return err
 	}
 	defer nothing.Close()
-	// It holds none of our outputs: who reads them waits for their end.
+	// The helper must not hold our outputs, because their readers wait for their end.
 	p, err := syscall.ForkExec("/proc/self/exe", []string{Name}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"GOMAXPROCS=2"},
 		Files: []uintptr{nothing.Fd(), nothing.Fd(), nothing.Fd(), uintptr(theirs)},
-		Sys:   &syscall.SysProcAttr{Setsid: true}, // no key of a terminal ends it before us
+		Sys:   &syscall.SysProcAttr{Setsid: true}, // no key of a terminal ends it before this process
 	})
 	helper.refused, helper.when = err, time.Now()
 	if err != nil {
@@ -208,7 +209,7 @@ func start() error {
 	return nil
 }
 
-// stop lets the helper end. The mutex is held.
+// stop lets the helper end. The caller holds the mutex.
 func stop() {
 	if helper.control == 0 {
 		return
@@ -220,21 +221,22 @@ func stop() {
 	helper.control, helper.pid, helper.idle = 0, 0, nil
 }
 
-// Handler answers the calls of a channel.
+// Handler answers the requests of a channel.
 type Handler interface {
-	// Answer returns the answer to a request, and a descriptor to pass with it, or -1. The descriptor is closed then.
+	// Answer returns the answer to a request, and a descriptor to pass with it, or -1. The caller closes the
+	// descriptor.
 	Answer(request []byte) (reply []byte, fd int)
 	// Close ends the channel.
 	Close()
 }
 
-// Serve makes this process the helper, if it was started as that, and does not return then. It is to be called when
-// packages are initialized, before the program's main function. It calls started once it serves.
+// Serve makes this process the helper, if it was started as the helper, and does not return then. Call it when packages
+// are initialized, before the program's main function. It calls started shortly after it has started to serve.
 func Serve(handler func() Handler, started func()) {
 	if len(os.Args) != 1 || os.Args[0] != Name {
 		return
 	}
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP) // it ends with the process that has started it
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP) // the helper ends with the process that has started it
 	time.AfterFunc(settled, started)
 	buf := make([]byte, 1)
 	for {
@@ -248,9 +250,9 @@ func Serve(handler func() Handler, started func()) {
 	}
 }
 
-// serve answers the calls of a channel until that is closed.
+// serve answers the requests of a channel until the channel is closed.
 func serve(fd int, h Handler) {
-	runtime.LockOSThread() // which ends with the goroutine
+	runtime.LockOSThread() // the thread ends with the goroutine
 	defer unix.Close(fd)
 	defer h.Close()
 	thread := unix.Gettid()
@@ -283,7 +285,7 @@ func socketPair() (a, b int, err error) {
 		return 0, 0, os.NewSyscallError("socketpair", err)
 	}
 	for _, fd := range pair {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 2*maxMessage) // the default does, too
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 2*maxMessage) // the default is also enough
 	}
 	return pair[0], pair[1], nil
 }

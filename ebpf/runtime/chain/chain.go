@@ -1,5 +1,5 @@
-// Package chain walks the frames that an interpreter keeps of a thread, as bpf/chain.h does in
-// the kernel, and puts them among the native frames.
+// Package chain walks the frames that an interpreter keeps for a thread, as bpf/chain.h does in the kernel, and merges
+// them with the native frames.
 package chain
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// MaxFrames is the most frames of a chain.
+// MaxFrames is the maximum number of frames of a chain.
 const MaxFrames = 1024
 
 // maxNodes bounds the search in a list of threads.
@@ -16,19 +16,19 @@ const maxNodes = 1024
 
 // Memory is the memory of a process.
 type Memory interface {
-	// Read fills b from an address on, or returns false.
+	// Read fills b from addr, or returns false.
 	Read(addr uint64, b []byte) bool
 }
 
-// Thread is what the kernel knows of the thread.
+// Thread is the kernel's data about the thread.
 type Thread struct {
 	Pointer uint64
 	ID      uint32
-	Bias    uint64 // of the interpreter's file
+	Bias    uint64 // load bias of the interpreter's file
 }
 
-// Walk hands the words of each frame of a thread's chain and its cookie to use, leaf first; all
-// of them are valid until use returns. It says how the chain ends.
+// Walk calls use with the words and the cookie of each frame of a thread's chain, leaf first; the words are valid until
+// use returns. It returns how the chain ends.
 func Walk(c *runtime.Chain, t Thread, m Memory, use func(words []uint64, cookie uint64)) runtime.ChainEnd {
 	w := walker{chain: c, thread: t, memory: m}
 	if end := w.begin(); end != runtime.ChainNone {
@@ -47,7 +47,8 @@ func Walk(c *runtime.Chain, t Thread, m Memory, use func(words []uint64, cookie 
 	return runtime.ChainTooLong
 }
 
-// ReadFrame reads the words of one frame to words, and returns the cookie of its code object, 0 if that cannot be read.
+// ReadFrame reads the words of one frame into words, and returns the cookie of its code object, or 0 if it cannot be
+// read.
 func ReadFrame(l *runtime.Layout, at uint64, m Memory, words []uint64) (cookie uint64) {
 	var b blocks
 	b.readAll(l, at, m)
@@ -55,7 +56,7 @@ func ReadFrame(l *runtime.Layout, at uint64, m Memory, words []uint64) (cookie u
 	return b.cookie(l)
 }
 
-// walker is the state of a walk, as struct chain of bpf/chain.h.
+// walker is the state of a walk, like struct chain of bpf/chain.h.
 type walker struct {
 	chain  *runtime.Chain
 	thread Thread
@@ -77,7 +78,7 @@ func (w *walker) u32(addr uint64) (v uint32, ok bool) {
 	return binary.LittleEndian.Uint32(b[:]), ok
 }
 
-// begin goes to the first frame.
+// begin moves to the first frame.
 func (w *walker) begin() runtime.ChainEnd {
 	if end := w.path(w.chain.Start); end != runtime.ChainNone {
 		return end
@@ -176,7 +177,7 @@ func (w *walker) frame() ([]uint64, runtime.ChainEnd) {
 	return words, runtime.ChainNone
 }
 
-// next goes to the caller of the frame that has these words.
+// next moves to the caller of the frame with these words.
 func (w *walker) next(words []uint64) runtime.ChainEnd {
 	next := w.chain.Next
 	if next.Word < 0 {
@@ -191,7 +192,7 @@ func (w *walker) next(words []uint64) runtime.ChainEnd {
 	return runtime.ChainNone
 }
 
-// blocks are the blocks of a frame, as struct blocks of bpf/layout.h.
+// blocks are the blocks of a frame, like struct blocks of bpf/layout.h.
 type blocks struct {
 	read  uint8
 	bytes [runtime.MaxBlocks][runtime.MaxBlockBytes]byte
@@ -214,7 +215,7 @@ func (b *blocks) readAll(l *runtime.Layout, frame uint64, m Memory) {
 	}
 }
 
-// word returns a word, 0 if its block could not be read.
+// word returns a word, or 0 if its block could not be read.
 func (b *blocks) word(w runtime.Word) uint64 {
 	if !b.isRead(w.Block) {
 		return 0
@@ -222,14 +223,14 @@ func (b *blocks) word(w runtime.Word) uint64 {
 	return binary.LittleEndian.Uint64(b.bytes[w.Block][w.Offset:]) & allIfZero(w.Mask)
 }
 
-// words reads the words that go with a sample.
+// words reads the words that are recorded with a sample.
 func (b *blocks) words(l *runtime.Layout, words []uint64) {
 	for i, w := range l.Words {
 		words[i] = b.word(w)
 	}
 }
 
-// cookie folds the words of the cookie, 0 if one could not be read.
+// cookie hashes the words of the cookie. It returns 0 if one could not be read.
 func (b *blocks) cookie(l *runtime.Layout) uint64 {
 	var words [runtime.MaxCookieWords]uint64
 	for i, w := range l.Cookie {

@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// foreign is memory that says what others like, everywhere.
+// foreign is memory with arbitrary bytes, repeated at all addresses.
 type foreign struct {
 	bytes []byte
 	reads int
@@ -24,7 +24,7 @@ func (m *foreign) Read(addr uint64, b []byte) bool {
 	return true
 }
 
-// FuzzWalk: whatever the memory says, the work is bounded.
+// FuzzWalk: the work is bounded for any memory.
 func FuzzWalk(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(0x1000), true)
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 1}, uint64(8), false)
@@ -59,7 +59,7 @@ func FuzzWalk(f *testing.F) {
 	})
 }
 
-// flat is memory from 0 on.
+// flat is memory that starts at address 0.
 type flat []byte
 
 func (m flat) Read(addr uint64, b []byte) bool {
@@ -70,7 +70,7 @@ func (m flat) Read(addr uint64, b []byte) bool {
 	return true
 }
 
-// TestWalkEnds: each way in which a chain can end has its name.
+// TestWalkEnds: each way to end a chain has its ChainEnd.
 func TestWalkEnds(t *testing.T) {
 	frame := runtime.Layout{Blocks: []runtime.Block{{Bytes: 16}}, Words: []runtime.Word{{}, {Offset: 8}}, Code: -1}
 	load := []runtime.Step{{Op: runtime.Absolute}, {Op: runtime.Load, Offset: 8}}

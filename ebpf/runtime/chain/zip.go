@@ -1,39 +1,39 @@
 package chain
 
-// Placed says what runs on each native evaluation frame: frames[From:To] of a chain.
+// Placed is the frames of a chain, frames[From:To], that run on one native evaluation frame.
 type Placed struct{ From, To int }
 
-// Frame is what Place has to know of a frame of a chain.
+// Frame is the data of a chain frame that Place needs.
 type Frame struct {
-	Last   bool // native code called it
+	Last   bool // its caller is native code
 	Hidden bool
 }
 
-// Native is what Place has to know of the native stack.
+// Native is the data of the native stack that Place needs.
 type Native struct {
-	Evaluations int  // frames of the evaluation
+	Evaluations int  // number of evaluation frames
 	Whole       bool // the stack reaches the outermost frame
-	Leaf        bool // the leaf is one of them
-	LeafEnters  bool // the leaf is one of them, and has no frames of the chain yet, or no more
-	LeafMay     bool // the leaf is one of them, and may have none
+	Leaf        bool // the leaf is an evaluation frame
+	LeafEnters  bool // the leaf is an evaluation frame without chain frames: not pushed yet, or already popped
+	LeafMay     bool // the leaf is an evaluation frame that may have no chain frames
 }
 
-// Place says which frames of a chain each native frame of the evaluation runs, both leaf first.
-// It reports false where that is not certain; nothing is placed then.
+// Place returns the chain frames that each native evaluation frame runs, both leaf first. It returns false, and places
+// no frames, if the placement is not certain.
 //
-// A frame whose function was not begun when the sample was taken has no run yet, one whose
-// function has ended has none any more. As that is the leaf alone, whole stacks are aligned
-// from their outermost frame on, others from the leaf.
+// A native frame has no run if its function had not started, or had already ended, when the sample was taken. Only the
+// leaf can be in that state, so whole stacks are aligned from their outermost frame, and incomplete stacks from the
+// leaf.
 func Place(frames []Frame, whole bool, n Native) ([]Placed, bool) {
 	runs := runsOf(frames)
 	if !whole || !n.Whole {
 		return placePart(runs, whole, n)
 	}
 	if len(runs) == n.Evaluations+1 && allHidden(frames, runs[len(runs)-1]) {
-		runs = runs[:len(runs)-1] // of the thread itself
+		runs = runs[:len(runs)-1] // the frame of the thread itself
 	}
 	if n.LeafEnters && len(runs) > 0 && len(runs) == n.Evaluations {
-		runs = runs[1:] // left by a call of before
+		runs = runs[1:] // remains of an earlier call
 	}
 	switch {
 	case len(runs) == n.Evaluations:
@@ -44,10 +44,10 @@ func Place(frames []Frame, whole bool, n Native) ([]Placed, bool) {
 	return nil, false
 }
 
-// placePart aligns what is not whole from the leaf on.
+// placePart aligns incomplete chains or stacks from the leaf.
 func placePart(runs []Placed, whole bool, n Native) ([]Placed, bool) {
 	if n.LeafEnters || n.LeafMay {
-		return nil, false // the leaf has a run, or has none
+		return nil, false // it is unknown whether the leaf has a run
 	}
 	if n.Whole && len(runs) > n.Evaluations || whole && len(runs) < n.Evaluations {
 		return nil, false
@@ -57,7 +57,7 @@ func placePart(runs []Placed, whole bool, n Native) ([]Placed, bool) {
 	return out, true
 }
 
-// runsOf returns the runs of a chain.
+// runsOf returns the runs of a chain: each ends with a frame that native code called.
 func runsOf(frames []Frame) (runs []Placed) {
 	from := 0
 	for i, f := range frames {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// framesOf reads a chain, leaf first: a frame that native code called is upper case, a hidden
-// one in brackets.
+// framesOf parses a chain, leaf first: a frame that native code called is upper case, a hidden frame is in brackets.
 func framesOf(text string) (frames []Frame) {
 	hidden := false
 	for _, c := range text {
@@ -27,7 +26,7 @@ func TestPlace(t *testing.T) {
 		about, chain string
 		whole        bool
 		native       Native
-		want         string // the runs of each native frame, "" if that is not certain
+		want         string // the runs of each native frame, "" if the placement is not certain
 	}{
 		{"one to one", "aBcD", whole, Native{Evaluations: 2, Whole: true}, "aB cD"},
 		{"all in one native frame", "abcD", whole, Native{Evaluations: 1, Whole: true}, "abcD"},
@@ -60,7 +59,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// FuzzPlace: each native frame gets frames of the chain in their order, each once.
+// FuzzPlace: each native frame gets frames of the chain in order, and no chain frame is used twice.
 func FuzzPlace(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3}, uint8(2), uint8(3))
 	f.Fuzz(func(t *testing.T, chain []byte, evaluations, flags uint8) {

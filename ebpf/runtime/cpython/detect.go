@@ -12,15 +12,14 @@ import (
 // Language detects CPython. It implements runtime.Language.
 type Language struct{}
 
-// Symbols by which CPython is known: programs and libraries that are one export them, also
-// when they are stripped.
+// Symbols that identify CPython: its programs and libraries export them, also when they are stripped.
 const (
 	symbolRuntime    = "_PyRuntime"
 	symbolEvaluation = "_PyEval_EvalFrameDefault"
 	symbolVersion    = "Py_Version" // PY_VERSION_HEX, 3.11 and later
 )
 
-// Detect implements runtime.Language. It goes by what the file exports.
+// Detect implements runtime.Language. It checks the exported symbols of the file.
 func (Language) Detect(_ string, file *elffile.File) runtime.Library {
 	if file.Class() != elf.ELFCLASS64 || file.ByteOrder() != binary.LittleEndian {
 		return nil
@@ -50,7 +49,7 @@ func (Language) Detect(_ string, file *elffile.File) runtime.Library {
 	return l
 }
 
-// since has functions that were new in a version, for those before Py_Version.
+// since has functions that were added in a version, to detect the versions that have no Py_Version.
 var since = [...]struct {
 	symbol string
 	minor  int
@@ -60,8 +59,7 @@ var since = [...]struct {
 	{"PyVectorcall_Call", 8},
 }
 
-// versionOf returns the version 3.minor.patch of the CPython in a file. patch is -1 where
-// the file does not say it.
+// versionOf returns the version 3.minor.patch of the CPython in a file. patch is -1 if it is unknown.
 func versionOf(file *elffile.File) (minor, patch int) {
 	if s, ok, err := file.DynamicSymbol(symbolVersion); err == nil && ok {
 		var b [8]byte
@@ -74,25 +72,24 @@ func versionOf(file *elffile.File) (minor, patch int) {
 			return s.minor, -1
 		}
 	}
-	return 7, -1 // the first that has _PyRuntime
+	return 7, -1 // the first version with _PyRuntime
 }
 
-// library is a file that is a CPython: a program, or libpython. It implements
-// runtime.Interpreted.
+// library is a CPython file: a program, or libpython. It implements runtime.Interpreted.
 type library struct {
 	machine      elf.Machine
 	musl         bool
 	minor, patch int
 	state        uint64 // vaddr of _PyRuntime
 	layout       *layout
-	err          error // why the functions cannot be named
+	err          error // the reason why functions cannot be named
 	evaluation   []runtime.Range
 	entering     []runtime.Range
-	thread       []runtime.Step // to the thread state
-	slot         threadLocal    // where it is found instead, if thread is nil
+	thread       []runtime.Step // to the thread state; nil if slot is used
+	slot         threadLocal    // location of the pointer to the thread state if thread is nil
 }
 
-// Attach implements runtime.Library: CPython makes no code with rows.
+// Attach implements runtime.Library: CPython makes no code that has rows.
 func (l *library) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
 
 // Evaluation implements runtime.Interpreted.
@@ -101,7 +98,7 @@ func (l *library) Evaluation() []runtime.Range { return l.evaluation }
 // Entering implements runtime.Interpreted.
 func (l *library) Entering() []runtime.Range { return l.entering }
 
-// version returns "3.11.2", or "3.9" where the file does not say more.
+// version returns "3.11.2", or "3.9" if the file does not have the patch version.
 func (l *library) version() string {
 	if l.patch < 0 {
 		return fmt.Sprintf("3.%d", l.minor)
@@ -109,7 +106,7 @@ func (l *library) version() string {
 	return fmt.Sprintf("3.%d.%d", l.minor, l.patch)
 }
 
-// findState finds how to get to a thread's state.
+// findState finds the steps to a thread's state.
 func (l *library) findState(file *elffile.File) (err error) {
 	if !l.layout.has("runtime.key") {
 		l.slot, err = findThreadLocal(file)

@@ -11,21 +11,20 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Bounds of what is read of a code object.
+// Bounds on the data of a code object.
 const (
-	maxText  = 1024     // characters of a name; longer ones are cut
-	maxLines = 64 << 10 // bytes of a line table; lines after that are not known
+	maxText  = 1024     // characters of a name; longer names are cut
+	maxLines = 64 << 10 // bytes of a line table; later lines are unknown
 )
 
-// hasLines is the Base of a Function whose Table is known: a table may be empty.
+// hasLines is the Base of a Function whose Table was read; the table may be empty.
 const hasLines = 1
 
-// errNotCode says that an address is no code object's.
+// errNotCode reports that an address does not have a code object.
 var errNotCode = errors.New("not a code object")
 
-// Function implements runtime.Interpreter. What a sample carried was so when it was taken. What
-// memory says may be of later: the code objects of modules are freed once they have run, and
-// their names' memory is used again.
+// Function implements runtime.Interpreter. The carried data is from the time of the sample. The data in memory may be
+// newer: code objects of modules are freed after they have run, and the memory of their names is reused.
 func (x *interpreter) Function(m runtime.Memory, c *runtime.CodeObject) (runtime.Function, error) {
 	carried, err := x.carried(c)
 	if m == nil {
@@ -33,7 +32,7 @@ func (x *interpreter) Function(m runtime.Memory, c *runtime.CodeObject) (runtime
 	}
 	f, readErr := x.read(memory{m}, c.Address)
 	switch {
-	case err != nil: // nothing was carried
+	case err != nil: // the sample carried no description
 		return f, readErr
 	case readErr != nil || f.StartLine != carried.StartLine || !strings.HasPrefix(f.Name, carried.Name) ||
 		!strings.HasPrefix(f.File, carried.File):
@@ -42,7 +41,7 @@ func (x *interpreter) Function(m runtime.Memory, c *runtime.CodeObject) (runtime
 	return f, nil
 }
 
-// carried describes a code object by what a sample carried of it.
+// carried describes a code object from the data that a sample carried.
 func (x *interpreter) carried(c *runtime.CodeObject) (runtime.Function, error) {
 	if len(c.Text) < 2 || len(c.Words) <= cookieFirstLine {
 		return runtime.Function{}, fmt.Errorf("%w: nothing was carried", errNotCode)
@@ -88,8 +87,8 @@ func (x *interpreter) read(m memory, addr uint64) (f runtime.Function, err error
 	return f, nil
 }
 
-// isCode reports whether there is an object of the type "code" at addr. One that was freed has
-// a pointer in place of the count of its references, the first word.
+// isCode reports whether an object of the type "code" is at addr. A freed object has a pointer in place of its
+// reference count, the first word.
 func (x *interpreter) isCode(m memory, addr uint64) bool {
 	const name, notCounted = "code\x00", 0xffff << 32
 	references, err := m.u64(addr)
@@ -124,7 +123,7 @@ func (x *interpreter) Line(f *runtime.Function, ip uint64) int {
 	return runtime.LineAt(f.Table, ip)
 }
 
-// bytes returns the contents of the bytes object at addr, the beginning of a long one, and whether that is all.
+// bytes returns the contents of the bytes object at addr, at most maxLines bytes, and whether that is all.
 func (x *interpreter) bytes(m memory, addr uint64) (b []byte, all bool, err error) {
 	size, err := m.u64(addr + uint64(x.layout.at("bytes.size")))
 	if err != nil {
@@ -134,7 +133,7 @@ func (x *interpreter) bytes(m memory, addr uint64) (b []byte, all bool, err erro
 	return b, size <= maxLines, err
 }
 
-// string returns the string object at addr, the beginning of a long one.
+// string returns the string object at addr, at most maxText characters.
 func (x *interpreter) string(m memory, addr uint64) (string, error) {
 	head, err := m.read(addr, int(x.layout.at("text.ascii")))
 	if err != nil {
@@ -152,11 +151,11 @@ func (x *interpreter) string(m memory, addr uint64) (string, error) {
 	return s, err
 }
 
-// text decodes as much as b has of a string object. size is how many bytes the object has,
-// with no more than most characters.
+// text decodes the part of a string object that is in b. size is the size of the object in bytes, with at most most
+// characters.
 //
-// A word of state says how characters are stored (Include/cpython/unicodeobject.h): 1, 2 or 4
-// bytes each, after a shorter header if all are ASCII.
+// A state word gives the size of characters (Include/cpython/unicodeobject.h): 1, 2 or 4 bytes each, after a shorter
+// header if all are ASCII.
 func (x *interpreter) text(b []byte, most int) (s string, size int, err error) {
 	const kindShift, kindMask, compact, ascii = 2, 7, 1 << 5, 1 << 6
 	header := int(x.layout.at("text.ascii"))
@@ -176,7 +175,7 @@ func (x *interpreter) text(b []byte, most int) (s string, size int, err error) {
 	return decode(b[min(header, len(b)):min(size, len(b))], kind), size, nil
 }
 
-// decode decodes characters of kind bytes each. What is no character becomes U+FFFD.
+// decode decodes characters of kind bytes each. Invalid characters become U+FFFD.
 func decode(b []byte, kind int) string {
 	var s strings.Builder
 	for ; len(b) >= kind; b = b[kind:] {

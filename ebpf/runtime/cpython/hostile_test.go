@@ -28,8 +28,7 @@ func (h *hostile) ReadAt(b []byte, addr int64) (int, error) {
 
 func (h *hostile) ReadEach([]uint64, int, []byte) (int, error) { return 0, nil }
 
-// FuzzFunction: whatever the memory of a process says, and whatever a sample carried, work and
-// answers are bounded.
+// FuzzFunction: for any memory of a process, and any carried data, work and results are bounded.
 func FuzzFunction(f *testing.F) {
 	plain := make([]byte, 512)
 	copy(plain[24:], "code\x00")
@@ -40,7 +39,7 @@ func FuzzFunction(f *testing.F) {
 	f.Add(uint8(13), []byte("code\x00\x00\x00\x00"), uint64(8), uint64(0), uint64(3))
 	long := append(binary.LittleEndian.AppendUint64(make([]byte, 16), 1<<40), make([]byte, 8)...)
 	long = append(binary.LittleEndian.AppendUint64(long, 1<<2|1<<5|1<<6), make([]byte, maxText+100)...)
-	f.Add(uint8(11), long, uint64(0), uint64(1), uint64(2)) // a carried name that is longer than names may be
+	f.Add(uint8(11), long, uint64(0), uint64(1), uint64(2)) // a carried name that is too long
 	f.Fuzz(func(t *testing.T, minor uint8, b []byte, code, instruction, mark uint64) {
 		l, err := layoutOf(8+int(minor%8), func(n uint64) (uint64, error) { return 8 * (n - wordFreeThreaded) % 256, nil })
 		if err != nil {

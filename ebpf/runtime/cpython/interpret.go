@@ -41,11 +41,11 @@ func (l *library) unnamed(err error) error {
 	return &runtime.UnnamedError{Frame: fmt.Sprintf("[python 3.%d code]", l.minor), Hint: hint}
 }
 
-// errNotBegun says that there is nothing yet to check a layout with.
+// errNotBegun reports that the interpreter has no state yet that a layout could be checked with.
 var errNotBegun = errors.New("the interpreter has not begun")
 
-// check follows the layout in the memory of a process. The error is errImplausible if the
-// layout is another one, or says that nothing was found out.
+// check follows the layout in the memory of a process. The error is errImplausible if the layout does not match; other
+// errors mean that the check was not possible.
 func (l *library) check(p runtime.Process) error {
 	m := memory{p.Memory}
 	interpreter, err := m.pointer(p.Bias + l.state + uint64(l.layout.at("runtime.interpreters")))
@@ -69,11 +69,10 @@ func (l *library) check(p runtime.Process) error {
 	return l.checkFrames(m, thread)
 }
 
-// maxChecked is how many frames are looked at to check a layout.
+// maxChecked is the number of frames that are read to check a layout.
 const maxChecked = 64
 
-// checkFrames follows the frames of a thread: each that is a function's must have a code
-// object.
+// checkFrames follows the frames of a thread: each frame of a function must have a code object.
 func (l *library) checkFrames(m memory, thread uint64) error {
 	x := newInterpreter(l, nil)
 	frame := thread

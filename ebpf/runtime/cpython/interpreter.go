@@ -22,11 +22,11 @@ const (
 	wordMark // 3.11 and later
 )
 
-// stackOwned is the first of the values of owner whose frames are no function's, but the
-// evaluation loop's own (FRAME_OWNED_BY_CSTACK, from 3.14 on FRAME_OWNED_BY_INTERPRETER).
+// stackOwned is the first value of owner for frames of the evaluation loop itself, which belong to no function
+// (FRAME_OWNED_BY_CSTACK, from 3.14 on FRAME_OWNED_BY_INTERPRETER).
 const stackOwned = 3
 
-// tags are the bits of a pointer to an object that are none of it (_PyStackRef, 3.14 and later).
+// tags are the bits of an object pointer that are not part of the address (_PyStackRef, 3.14 and later).
 const tags = 7
 
 func newInterpreter(l *library, thread []runtime.Step) *interpreter {
@@ -46,8 +46,8 @@ func newInterpreter(l *library, thread []runtime.Step) *interpreter {
 	return x
 }
 
-// frameLayout returns what is read of a frame: one block of the frame, one of its code
-// object, and of a code object that is not known the heads of its name and its file's.
+// frameLayout returns the layout of a frame: one block for the frame, one for its code object, and, for a new code
+// object, the starts of its name and its file name.
 func (x *interpreter) frameLayout() runtime.Layout {
 	fields := []string{"frame.code", "frame.instruction", "frame.previous"}
 	if x.layout.has("frame.mark") {
@@ -72,7 +72,7 @@ func (x *interpreter) frameLayout() runtime.Layout {
 	}
 }
 
-// carriedText is how many bytes of a name a sample carries.
+// carriedText is the number of bytes of a name that a sample carries.
 const carriedText = 136
 
 // The words of the cookie.
@@ -83,13 +83,13 @@ const (
 	cookieLines
 )
 
-// codeFields returns the fields of a code object by which it is known again: another one at
-// the same address has another name, file, first line or line table.
+// codeFields returns the fields that identify a code object: a different code object at the same address has another
+// name, file, first line or line table.
 func codeFields() []string {
 	return []string{"code.firstline", "code.filename", "code.name", "code.lines"}
 }
 
-// block returns the smallest block that has all of the fields, and a word for each.
+// block returns the smallest block that contains all fields, and a word for each field.
 func (x *interpreter) block(fields []string) (b runtime.Block, words []runtime.Word) {
 	const word = 8
 	low, high := int64(maxOffset), int64(0)
@@ -131,8 +131,8 @@ func (x *interpreter) Frame(words []uint64) runtime.Frame {
 	return f
 }
 
-// lastInstruction returns the offset of instruction f_lasti, which is -1 before the first
-// one. 3.10 counts instructions, not bytes.
+// lastInstruction returns the offset of instruction f_lasti, which is -1 before the first instruction. 3.10 counts
+// instructions, not bytes.
 func (x *interpreter) lastInstruction(lasti int32) uint64 {
 	switch {
 	case lasti < 0:
@@ -143,5 +143,5 @@ func (x *interpreter) lastInstruction(lasti int32) uint64 {
 	return uint64(lasti)
 }
 
-// shift returns where in its word of 64 bits a field begins.
+// shift returns the bit offset of a field in its 64-bit word.
 func (x *interpreter) shift(field string) int { return 8 * int(x.layout.at(field)&7) }

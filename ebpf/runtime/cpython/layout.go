@@ -11,22 +11,21 @@ import (
 //go:embed layouts.txt
 var layoutTable string
 
-// layout is where a version of CPython keeps what is read of it: offsets in bytes, by the
-// names in layouts.txt.
+// layout is the memory layout of a version of CPython: offsets in bytes, by the names in layouts.txt.
 type layout struct {
 	minor   int // the version of the layout is 3.minor
 	offsets map[string]int64
-	assumed bool // of an older version than the runtime: to be checked before it is believed
+	assumed bool // the layout is of an older version than the runtime, and must be checked before use
 }
 
-// errLayout says that a runtime's description of itself cannot be right.
+// errLayout reports that a runtime's description of itself is invalid.
 var errLayout = errors.New("implausible offsets")
 
-// errFreeThreaded says that a runtime is built without the GIL: its objects are others.
+// errFreeThreaded reports that a runtime is built without the GIL: its objects have a different layout.
 var errFreeThreaded = errors.New("builds without the GIL are not known")
 
-// _Py_DebugOffsets, at the beginning of _PyRuntime, is there from this version on, and says in
-// this word whether the runtime is built without the GIL.
+// _Py_DebugOffsets, at the start of _PyRuntime, exists from this version on. Its word wordFreeThreaded is nonzero if
+// the runtime is built without the GIL.
 const (
 	describing       = 13
 	wordFreeThreaded = 2
@@ -35,13 +34,13 @@ const (
 // maxOffset bounds offsets: the largest structure, _PyRuntime, has some 500 KiB.
 const maxOffset = 1 << 20
 
-// newest returns the newest version that layouts.txt has.
+// newest returns the newest version in layouts.txt.
 func newest() int {
 	minors := tableMinors()
 	return minors[len(minors)-1]
 }
 
-// tableMinors returns the versions that layouts.txt has, ascending.
+// tableMinors returns the versions in layouts.txt, ascending.
 func tableMinors() (minors []int) {
 	for line := range strings.Lines(layoutTable) {
 		rest, ok := strings.CutPrefix(line, "# field")
@@ -56,8 +55,8 @@ func tableMinors() (minors []int) {
 	return minors
 }
 
-// layoutOf returns the layout of CPython 3.minor, or of the newest known one for a later
-// version. word returns word n of _PyRuntime as it is in the file.
+// layoutOf returns the layout of CPython 3.minor, or of the newest known version if minor is later. word returns word n
+// of _PyRuntime in the file.
 func layoutOf(minor int, word func(n uint64) (uint64, error)) (*layout, error) {
 	minors := tableMinors()
 	column := -1
@@ -88,7 +87,7 @@ func layoutOf(minor int, word func(n uint64) (uint64, error)) (*layout, error) {
 	return l, nil
 }
 
-// set sets an offset by an entry of the table.
+// set sets an offset from an entry of the table.
 func (l *layout) set(field, entry string, word func(n uint64) (uint64, error)) error {
 	if entry == "-" {
 		return nil

@@ -13,8 +13,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestLayouts compares the layout of each Python with what a C program prints that its headers
-// are compiled into.
+// TestLayouts compares the layout of each Python with the output of a C program that is compiled with its headers.
 func TestLayouts(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc", "/usr/include/python3.11/Python.h")
@@ -56,7 +55,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestVersion compares what Detect says about files with what these programs say.
+// TestVersion compares the versions that Detect finds in files with the versions that these programs print.
 func TestVersion(t *testing.T) {
 	need.Root(t)
 	for _, python := range pythons(t) {
@@ -69,8 +68,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestNewer: a version that the table does not have gets the layout of the newest one, marked as
-// assumed; one that is too old gets none; numbers that cannot be offsets are refused.
+// TestNewer: a version that is not in the table gets the layout of the newest version, marked as assumed. A version
+// that is too old gets none, and numbers that cannot be offsets are rejected.
 func TestNewer(t *testing.T) {
 	word := func(n uint64) (uint64, error) {
 		if n == wordFreeThreaded {
@@ -99,7 +98,7 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// ask returns what a Python prints.
+// ask returns the output of a Python program.
 func ask(t *testing.T, python, program string) string {
 	t.Helper()
 	out, err := exec.Command(python, "-c", program).Output()

@@ -6,11 +6,11 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// notStarted is the ip of a function whose first instruction has not been executed: else it is
-// the offset of an instruction in bytes.
+// notStarted is the ip of a function that has not executed its first instruction. All other ips are the offset of an
+// instruction in bytes.
 const notStarted = 1<<64 - 1
 
-// lineTable returns the lines of a function by the line table that CPython 3.minor has.
+// lineTable converts the line table of CPython 3.minor to the lines of a function.
 func lineTable(minor int, table []byte, first int) []byte {
 	switch {
 	case minor <= 9:
@@ -21,8 +21,8 @@ func lineTable(minor int, table []byte, first int) []byte {
 	return linesByLocations(table, first)
 }
 
-// linesByPairs reads co_lnotab: pairs of an increment of the address, unsigned, and one of
-// the line, signed (Objects/lnotab_notes.txt of CPython 3.9).
+// linesByPairs reads co_lnotab: pairs of an unsigned address increment and a signed line increment
+// (Objects/lnotab_notes.txt of CPython 3.9).
 func linesByPairs(table []byte, line int) []byte {
 	out := runtime.AppendLine(nil, 0, line)
 	at := uint64(0)
@@ -34,8 +34,8 @@ func linesByPairs(table []byte, line int) []byte {
 	return out
 }
 
-// linesByRanges reads co_linetable of 3.10: pairs of the length of a range and the increment
-// of its line, signed, of which -128 says that the range has none (PEP 626).
+// linesByRanges reads co_linetable of 3.10: pairs of the length of a range and the signed increment of its line; -128
+// means that the range has no line (PEP 626).
 func linesByRanges(table []byte, line int) (out []byte) {
 	const none = -128
 	at := uint64(0)
@@ -51,12 +51,12 @@ func linesByRanges(table []byte, line int) (out []byte) {
 	return runtime.AppendLine(out, at, 0)
 }
 
-// linesByLocations reads co_linetable of 3.11 and later (Objects/locations.md, InternalDocs/
-// code_objects.md): entries that begin with a byte that has its highest bit set, then a
-// code of four bits and a length of three, in instructions less one.
+// linesByLocations reads co_linetable of 3.11 and later (Objects/locations.md, InternalDocs/code_objects.md): an entry
+// starts with a byte with its highest bit set, a code of four bits, and a length of three bits, in instructions less
+// one.
 func linesByLocations(table []byte, line int) (out []byte) {
 	const instruction = 2
-	out = make([]byte, 0, min(4*len(table)+8, runtime.MaxTable)) // an entry of two bytes becomes eight
+	out = make([]byte, 0, min(4*len(table)+8, runtime.MaxTable)) // an entry of two bytes becomes eight bytes
 	at := uint64(0)
 	for len(table) > 0 {
 		head := table[0]
@@ -77,8 +77,8 @@ func linesByLocations(table []byte, line int) (out []byte) {
 	return slices.Clone(runtime.AppendLine(out, at, 0))
 }
 
-// codeBytes returns the bytes of a function's instructions by its line table, which is about all of them since 3.11; 0
-// for other versions.
+// codeBytes returns the size of a function's instructions in bytes, from its line table, which covers all instructions
+// since 3.11; 0 for earlier versions.
 func codeBytes(minor int, table []byte) (n uint64) {
 	const instruction = 2
 	if minor <= 10 {
@@ -92,8 +92,7 @@ func codeBytes(minor int, table []byte) (n uint64) {
 	return n
 }
 
-// lineDelta returns by how much an entry of that code moves the line, and whether the
-// entry has a line.
+// lineDelta returns the line increment of an entry with a code, and whether the entry has a line.
 func lineDelta(code byte, rest []byte) (delta int, has bool) {
 	switch code {
 	case 15: // no location
@@ -106,8 +105,8 @@ func lineDelta(code byte, rest []byte) (delta int, has bool) {
 	return 0, true
 }
 
-// signedVarint reads a number of groups of six bits, the lowest first, of which bit 6 says
-// that another one follows. The lowest bit of the number is its sign.
+// signedVarint reads a number in groups of six bits, the lowest first; bit 6 of a byte says that another group follows.
+// The lowest bit of the number is its sign.
 func signedVarint(b []byte) int {
 	value := uint64(0)
 	for i := 0; i < len(b) && i < 6; i++ {

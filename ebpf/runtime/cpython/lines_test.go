@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// TestLines compares the line of each instruction of some modules with what Python says about
-// it: code.co_lines, or dis.findlinestarts before 3.10.
+// TestLines compares the line of each instruction of some modules with Python's own result: code.co_lines, or
+// dis.findlinestarts before 3.10.
 func TestLines(t *testing.T) {
 	program, err := filepath.Abs("testdata/lines.py")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// function reads a line of what testdata/lines.py prints.
+// function parses a line of the output of testdata/lines.py.
 func function(t *testing.T, line string) (first int, table []byte, lines []int) {
 	t.Helper()
 	fields := strings.Fields(line)
@@ -77,7 +77,7 @@ func function(t *testing.T, line string) (first int, table []byte, lines []int) 
 	return number(fields[0]), table, lines
 }
 
-// FuzzLine: no table makes it panic or read on for ever, and no line is negative.
+// FuzzLine: no table causes a panic or an endless loop, and no line is negative.
 func FuzzLine(f *testing.F) {
 	f.Add(uint8(9), []byte{6, 1, 8, 0xff}, 10, uint64(8))
 	f.Add(uint8(10), []byte{6, 1, 8, 0x80}, 10, uint64(8))

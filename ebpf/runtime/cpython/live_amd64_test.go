@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadPointerOf returns the thread pointer of a thread that is traced and stands still.
+// threadPointerOf returns the thread pointer of a traced and stopped thread.
 func threadPointerOf(t *testing.T, tid int) uint64 {
 	t.Helper()
 	var regs unix.PtraceRegs

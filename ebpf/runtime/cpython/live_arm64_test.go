@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadPointerOf returns the thread pointer of a thread that is traced and stands still.
+// threadPointerOf returns the thread pointer of a traced and stopped thread.
 func threadPointerOf(t *testing.T, tid int) (pointer uint64) {
 	t.Helper()
 	const tls = 0x401 // NT_ARM_TLS

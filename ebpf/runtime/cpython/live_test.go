@@ -22,15 +22,15 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// pythons are the interpreters to test with: Debian's, and those that the environment variable
-// HEADWATER_PYTHONS lists.
+// pythons returns the interpreters to test with: Debian's, and the interpreters in the environment variable
+// HEADWATER_PYTHONS.
 func pythons(t *testing.T) []string {
 	need.Tools(t, "python3")
 	return append([]string{"/usr/bin/python3"}, filepath.SplitList(os.Getenv("HEADWATER_PYTHONS"))...)
 }
 
-// TestStack compares the Python frames of a process, and the functions, files and lines, with
-// what the process says about itself.
+// TestStack compares the Python frames of a process, and their functions, files and lines, with the process's own
+// output.
 func TestStack(t *testing.T) {
 	need.Root(t)
 	for _, python := range pythons(t) {
@@ -108,7 +108,7 @@ func startPython(t *testing.T, path string, args ...string) *python {
 	return &python{pid: pid, out: bufio.NewReader(out), memory: procfs.Memory{PID: uint32(pid)}}
 }
 
-// said returns the lines that the program writes, up to an empty one.
+// said returns the lines that the program writes, up to an empty line.
 func (p *python) said(t *testing.T) (lines []string) {
 	t.Helper()
 	for {
@@ -137,7 +137,7 @@ func (p *python) waitUntilReading(t *testing.T) {
 	})
 }
 
-// interpreter returns what finds the functions of the process.
+// interpreter returns the Interpreter of the process.
 func (p *python) interpreter(t *testing.T) (x runtime.Interpreter, bias uint64) {
 	t.Helper()
 	l, bias := p.library(t)
@@ -151,7 +151,7 @@ func (p *python) interpreter(t *testing.T) (x runtime.Interpreter, bias uint64) 
 	return x, bias
 }
 
-// library finds the CPython among the files that the process has mapped.
+// library finds CPython in the mapped files of the process.
 func (p *python) library(t *testing.T) (l *library, bias uint64) {
 	t.Helper()
 	mappings, err := procfs.FS{}.ExecMappings(uint32(p.pid))
@@ -181,7 +181,7 @@ func (p *python) library(t *testing.T) (l *library, bias uint64) {
 	return nil, 0
 }
 
-// threadPointer returns the thread pointer of the main thread, which then is traced and stands still.
+// threadPointer returns the thread pointer of the main thread, and leaves the thread traced and stopped.
 func (p *python) threadPointer(t *testing.T) uint64 {
 	t.Helper()
 	if err := unix.PtraceSeize(p.pid); err != nil {
@@ -239,7 +239,7 @@ func (p *python) bytes(t *testing.T, addr uint64, n int) []byte {
 	return b
 }
 
-// compareCarried compares what a sample carries of a code object with what memory says of it.
+// compareCarried compares the carried data of a code object with its data in memory.
 func (p *python) compareCarried(t *testing.T, x runtime.Interpreter, words []uint64, want *runtime.Function) {
 	t.Helper()
 	frame := x.Spec().Chain.Frame

@@ -12,12 +12,11 @@ import (
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
-// maxLoop bounds the code of the evaluation loop: it has some 60 KiB, without optimization
-// some 200.
+// maxLoop bounds the code of the evaluation loop: it has some 60 KiB, or some 200 KiB without optimization.
 const maxLoop = 4 << 20
 
-// loopRanges returns the code of the evaluation loop: that of its symbol, and its cold part,
-// which the compiler puts elsewhere and for which a stripped file has no symbol.
+// loopRanges returns the code of the evaluation loop: the range of its symbol, and its cold part, which the compiler
+// puts elsewhere and for which a stripped file has no symbol.
 func loopRanges(file *elffile.File, loop elffile.Symbol) []runtime.Range {
 	all := []runtime.Range{{Low: loop.Value, High: loop.Value + loop.Size}}
 	if loop.Size == 0 || loop.Size > maxLoop {
@@ -50,18 +49,17 @@ func loopRanges(file *elffile.File, loop elffile.Symbol) []runtime.Range {
 	return all
 }
 
-// enteringRanges returns the code of the loop that runs before its first frame is in the
-// list: from the beginning to where the thread state has another list, whose head is at offset
-// head of it, and that list and its first frame are written. Until then the list may begin with
-// what was on the stack before.
+// enteringRanges returns the code that the loop runs before its first frame is in the frame list: from the start of the
+// loop to where it has stored a new list at offset head of the thread state, and has written that list and its first
+// frame. Until then the list may start with stale data from the stack.
 func enteringRanges(file *elffile.File, loop elffile.Symbol, head int64) []runtime.Range {
 	const most, store = 512, 0x89 // mov of a register to memory
 	code := make([]byte, min(loop.Size, most))
 	if file.Machine() != elf.EM_X86_64 || file.ReadVaddr(code, loop.Value) != nil {
 		return nil
 	}
-	var thread byte // the register that has the thread state
-	written := 0    // where the list is written
+	var thread byte // the register with the thread state
+	written := 0    // offset after which the list is written
 	for at := 0; at < len(code); {
 		in, ok := x86.Decode(code[at:])
 		if !ok {
@@ -74,7 +72,7 @@ func enteringRanges(file *elffile.File, loop elffile.Symbol, head int64) []runti
 		case written == 0:
 		case kind == x86.Branch || kind == x86.Jump || kind == x86.JumpAnywhere || kind == x86.Call:
 			return []runtime.Range{{Low: loop.Value, High: loop.Value + uint64(written)}}
-		case in.Mod != 3 && in.Base != thread: // it may write the list or the frame
+		case in.Mod != 3 && in.Base != thread: // a possible write to the list or the frame
 			written = at
 		}
 	}
@@ -85,9 +83,8 @@ func within(ranges []runtime.Range, addr uint64) bool {
 	return slices.ContainsFunc(ranges, func(r runtime.Range) bool { return r.Low <= addr && addr < r.High })
 }
 
-// coldPart returns the code around an address that the loop jumps to, if it is a part of a
-// function that begins with that function's frame already there. A function of its own, a
-// tail call, begins without one.
+// coldPart returns the code around a jump target of the loop, and whether it is a part of the loop. Such a part starts
+// with a complete frame, while a separate function, reached by a tail call, starts without a frame.
 func coldPart(table *unwindtable.Table, addr uint64) (runtime.Range, bool) {
 	entry, ok, err := table.Entry(addr)
 	if err != nil || !ok {
@@ -101,8 +98,7 @@ func coldPart(table *unwindtable.Table, addr uint64) (runtime.Range, bool) {
 	return runtime.Range{Low: entry.Start, High: entry.End}, first.Row.CFA.Offset > pushed
 }
 
-// jumpsX86 returns where the direct jumps in code lead to outside of it. Bytes between
-// instructions that are none are passed over.
+// jumpsX86 returns the targets of direct jumps that leave the code. It skips bytes that do not decode.
 func jumpsX86(code []byte, start uint64) (targets []uint64) {
 	for at := 0; at < len(code); {
 		in, ok := x86.Decode(code[at:])

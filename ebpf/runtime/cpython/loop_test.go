@@ -16,8 +16,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestColdPart: the evaluation loop of a stripped library has the parts that nm names before it
-// is stripped, and no other code.
+// TestColdPart: the evaluation loop of a stripped library has the parts that nm lists before the library is stripped,
+// and no other code.
 func TestColdPart(t *testing.T) {
 	need.Tools(t, "gcc", "nm", "strip", "objdump")
 	path := filepath.Join(t.TempDir(), "lib.so")
@@ -74,8 +74,8 @@ func TestColdPart(t *testing.T) {
 	checkEntering(t, path, l)
 }
 
-// checkEntering: the loop is being entered until it has stored the thread's list, which is at
-// offset 0x38, and written that list; what it stores of the thread then does not belong to it.
+// checkEntering: the loop is being entered until it has stored the thread's list, at offset 0x38, and written that
+// list; later stores to the thread do not count.
 func checkEntering(t *testing.T, path string, l *library) {
 	t.Helper()
 	if l.machine != elf.EM_X86_64 {

@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// errImplausible says that what was read cannot be right.
+// errImplausible reports that data of a process is invalid.
 var errImplausible = errors.New("implausible data")
 
 // memory reads the memory of a process.

@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Libraries whose code leads a thread to other frames than those of its caller.
+// switches has the libraries whose code switches a thread to a different chain of frames than its caller's.
 var switches = [...]struct {
 	prefix string // of the name of the file
 	to     runtime.Switch

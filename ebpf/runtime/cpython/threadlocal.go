@@ -10,19 +10,17 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// threadLocal says where a thread-local variable is (ELF Handling For Thread-Local Storage).
+// threadLocal is the location of a thread-local variable (ELF Handling For Thread-Local Storage).
 type threadLocal struct {
 	offset int64
-	// word is, in a library, the vaddr of the words of the global offset table that belong to
-	// the variable: its offset from the thread pointer; or with dynamic, the number of the
-	// module and the offset in the module's block, to which offset is added. 0: a program's
-	// variable, at offset from the thread pointer.
+	// word is the vaddr of the words in a library's global offset table for the variable: its offset from the thread
+	// pointer; or, if dynamic is set, the module number and the offset in the module's block, to which offset is added.
+	// It is 0 for a program's variable, which is at offset from the thread pointer.
 	word    uint64
 	dynamic bool
 }
 
-// symbolState is a function that returns the thread state of the calling thread, also
-// without the GIL.
+// symbolState is a function that returns the thread state of the calling thread, with or without the GIL.
 const symbolState = "PyGILState_GetThisThreadState"
 
 // Code of symbolState where the variable is thread-local, on x86-64.
@@ -34,7 +32,7 @@ var (
 	codeResult  = []byte{0x48, 0x8b, 0x80}             // mov disp32(%rax), %rax
 )
 
-// findThreadLocal finds the variable that symbolState returns by that function's code.
+// findThreadLocal decodes symbolState to find the variable that it returns.
 func findThreadLocal(file *elffile.File) (threadLocal, error) {
 	unknown := fmt.Errorf("the code of %s is not known", symbolState)
 	s, ok, err := file.DynamicSymbol(symbolState)
@@ -62,7 +60,7 @@ func findThreadLocal(file *elffile.File) (threadLocal, error) {
 	return threadLocal{word: s.Value + uint64(end) + uint64(n), dynamic: true, offset: offset}, nil
 }
 
-// operand returns the number of 32 bits that follows an opcode in code, and where it ends.
+// operand returns the 32-bit number that follows an opcode in code, and the offset of its end.
 func operand(code, opcode []byte) (n int64, end int, ok bool) {
 	at := bytes.Index(code, opcode)
 	if end = at + len(opcode) + 4; at < 0 || end > len(code) {
@@ -71,10 +69,10 @@ func operand(code, opcode []byte) (n int64, end int, ok bool) {
 	return int64(int32(binary.LittleEndian.Uint32(code[end-4:]))), end, true
 }
 
-// inProcess reports whether only a process knows where its variables are.
+// inProcess reports whether the location of the variable differs between processes.
 func (t threadLocal) inProcess() bool { return t.word != 0 }
 
-// steps returns how to get to the value of the variable in a process.
+// steps returns the steps to the value of the variable in a process.
 func (t threadLocal) steps(p runtime.Process) ([]runtime.Step, error) {
 	const tableOfModules, moduleSize, maxModules = 8, 16, 1 << 12 // of glibc's tcbhead_t.dtv
 	if !t.inProcess() {

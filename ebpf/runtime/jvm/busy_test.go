@@ -13,7 +13,7 @@ import (
 // busyMemory is memory that cannot be read at times.
 type busyMemory struct {
 	runtime.Memory
-	reads int // that still go well; below 0: all
+	reads int // number of reads until failure; negative if all succeed
 }
 
 func (m *busyMemory) refuse() bool {
@@ -40,12 +40,12 @@ func (m *busyMemory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 
 const allReads = -1
 
-// newBusyCode returns the code of a VM that has one method, and where that is.
+// newBusyCode returns the code of a VM that has one method, and the method's address.
 func newBusyCode(t *testing.T) (*codeCache, *busyMemory, *fakeVM, uint64) {
 	t.Helper()
 	f := newFakeVM(t)
 	instructions := assemble(t, "55\n48 83 ec 30\n90\n48 83 c4 30\n5d\nc3")
-	f.free += chunkSize // so that names are not read with the heap's segments
+	f.free += chunkSize // so that names are not in the same chunk as the heap's segments
 	at := f.block("nmethod", 8, 5, f.method("java/lang/Object", "<init>"), 1, instructions)
 	m := &busyMemory{Memory: f, reads: allReads}
 	l := &library{remembered: &Remembered{}}
@@ -57,7 +57,7 @@ func newBusyCode(t *testing.T) (*codeCache, *busyMemory, *fakeVM, uint64) {
 	return code.(*codeCache), m, f, at
 }
 
-// TestBusyMemory: pages and names stay while the memory of a process cannot be read for a moment, but not for long.
+// TestBusyMemory: pages and names stay while the memory of a process is unreadable for a moment, but not for long.
 func TestBusyMemory(t *testing.T) {
 	code, m, f, at := newBusyCode(t)
 	vaddr := at + 1 - code.base
@@ -67,7 +67,7 @@ func TestBusyMemory(t *testing.T) {
 	}
 	first := code.Identify(vaddr, clock.Monotonic())
 	m.reads = 0
-	f.put32(at-64+48, 2) // compiled again, in the same place: nobody can know
+	f.put32(at-64+48, 2) // compiled again, in the same place; undetectable now
 	if changed := code.Changed(code.Built()); len(changed) > 0 || code.Identify(vaddr, clock.Monotonic()) != first {
 		t.Errorf("pages %d are dropped because they cannot be compared", changed)
 	}
@@ -82,8 +82,8 @@ func TestBusyMemory(t *testing.T) {
 	}
 }
 
-// TestPageOfBusyMemory: whichever read fails because memory is busy, there is no page that lacks what was not read, and
-// it is whole at last.
+// TestPageOfBusyMemory: whichever read fails because memory is busy, no page lacks the unread parts, and the page is
+// complete in the end.
 func TestPageOfBusyMemory(t *testing.T) {
 	want, m, _, at := newBusyCode(t)
 	vaddr := at + 1 - want.base
@@ -114,7 +114,7 @@ func TestPageOfBusyMemory(t *testing.T) {
 	}
 }
 
-// TestNameOfBusyMemory: a place that was met while memory was busy has its lines when that is over.
+// TestNameOfBusyMemory: a place that was identified while memory was busy gets its lines when memory is readable.
 func TestNameOfBusyMemory(t *testing.T) {
 	code, m, _, at := newBusyCode(t)
 	vaddr := at + 1 - code.base

@@ -2,7 +2,7 @@ package jvm
 
 import "slices"
 
-// Find returns the code at an address, nil if there was none when the page was made.
+// Find returns the code at an address, or nil if there was none when the page was made.
 func (p *Page) Find(addr uint64) *Code {
 	lo, hi := 0, len(p.Code)
 	for lo < hi {
@@ -18,8 +18,8 @@ func (p *Page) Find(addr uint64) *Code {
 	return nil
 }
 
-// Changed returns which of the pages are about code that is no longer there, or no
-// longer as it was: its memory may be used again. The only error is runtime.ErrBusy.
+// Changed returns the pages with code that is gone or different: its memory may have been reused. The only error is
+// runtime.ErrBusy.
 func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64, err error) {
 	var code []*Code
 	for _, p := range pages {
@@ -55,14 +55,14 @@ func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64, err error) {
 	return changed, nil
 }
 
-// Instructions that the VM may write are compared each time at first, which is while it starts. Later that is hardly
-// worth the time; but walks that fail count, too.
+// Instructions that the VM may write are compared on each call at first, while the VM starts, and rarely later. The
+// counts include calls after a failed walk.
 const (
 	closeLooks = 4
-	rareLooks  = 32 // of which one compares
+	rareLooks  = 32 // one in so many calls compares
 )
 
-// written reports whether the VM has written instructions of a page since it was made. The only error is
+// written reports whether the VM has written instructions of a page since the page was made. The only error is
 // runtime.ErrBusy.
 func (vm *VM) written(p *Page) (bool, error) {
 	if p.looks++; p.looks > closeLooks && p.looks%rareLooks != 0 {

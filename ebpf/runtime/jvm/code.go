@@ -12,46 +12,45 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// CodePath is the path of the executables that stand for what VMs have in their code caches.
+// CodePath is the path of the executables that stand for the code caches of VMs.
 const CodePath = "[hotspot]"
 
-// codeCache is what was asked for of the code that a VM makes. It implements
-// runtime.Code.
+// codeCache is the requested parts of the code that a VM makes. It implements runtime.Code.
 type codeCache struct {
 	vm    *VM
 	base  uint64                 // of ELF virtual address 0
 	shift uint8                  // of pages
-	pages map[uint64]*Page       // those that were built, by number
-	gone  [2]map[uint64]gonePage // those that were forgotten since the last Trim, and before that
+	pages map[uint64]*Page       // built pages, by number
+	gone  [2]map[uint64]gonePage // pages forgotten since the last Trim, and before that
 
-	busy time.Time // since when the memory of the process cannot be read; zero: it can
+	busy time.Time // start of the time in which the process's memory is unreadable; zero if it is readable
 
-	last  unwind.CodeID                       // the number given last
-	known [2]map[*Code]*places                // of pieces that had samples since the last Trim, and before that
+	last  unwind.CodeID                       // the last number given out
+	known [2]map[*Code]*places                // pieces with samples since the last Trim, and before that
 	lines [2]map[unwind.CodeID][]runtime.Line // likewise
-	left  int                                 // of maxRead
-	room  int                                 // of maxRemembered
+	left  int                                 // remaining bytes of maxRead
+	room  int                                 // remaining bytes of maxRemembered
 	all   *Remembered
-	used  [2]int // bytes of all, as known and lines
+	used  [2]int // bytes of all that known and lines take, with the same indexes
 
-	barrierOf *Code // the piece of code that barrier was found in, see Frozen
+	barrierOf *Code // the piece of code that contains barrier, see Frozen
 	barrier   uint64
 	closed    bool
 }
 
-// gonePage is a page that was forgotten. Samples that were taken before that went by its rows.
+// gonePage is a page that was forgotten. Samples that were taken before at used its rows.
 type gonePage struct {
 	*Page
 	at uint64 // CLOCK_MONOTONIC, ns
 }
 
-// Remembered counts the bytes that are remembered of the places in the code of all VMs.
+// Remembered counts the bytes that are remembered for the places in the code of all VMs.
 type Remembered struct{ bytes atomic.Int64 }
 
-// MaxRemembered bounds them.
+// MaxRemembered bounds these bytes.
 const MaxRemembered = 64 << 20
 
-// places is what was found out of the places in a piece of code.
+// places is the resolved places in a piece of code.
 type places struct {
 	numbers map[uint64]unwind.CodeID // by address
 	scopes  map[int64]unwind.CodeID
@@ -59,8 +58,8 @@ type places struct {
 	debug   *debugInfo
 }
 
-// Bounds on the bytes that are read of a process, and on those that are remembered, between two calls of Trim.
-// Places that come then have the name of their piece of code alone; so they have when MaxRemembered is reached.
+// Bounds on the bytes that are read from a process, and on the bytes that are remembered, between two calls of Trim.
+// Over a bound, and over MaxRemembered, a place gets only the name of its piece of code.
 const (
 	maxRead       = 1 << 30
 	maxRemembered = 16 << 20
@@ -112,7 +111,7 @@ func (c *codeCache) Changed(pages []uint64) []uint64 {
 	case c.busy.IsZero():
 		c.busy = now
 	case now.Sub(c.busy) >= maxBelieved:
-		for _, n := range pages { // nobody knows since when they are not right
+		for _, n := range pages { // the time since which they are stale is unknown
 			delete(c.pages, n)
 		}
 		return pages
@@ -121,12 +120,10 @@ func (c *codeCache) Changed(pages []uint64) []uint64 {
 	return changed
 }
 
-// maxBelieved is how long pages are believed though the memory of the process cannot be read, counted from when that
-// was noticed.
+// maxBelieved is how long pages are trusted while the memory of the process cannot be read, from the first failed read.
 const maxBelieved = 5 * time.Second
 
-// Trim implements runtime.RowSource. It forgets what nobody has asked for since it was
-// called before.
+// Trim implements runtime.RowSource. It forgets data that was not requested since the call before.
 func (c *codeCache) Trim(time.Time) {
 	c.known[1], c.lines[1], c.gone[1] = c.known[0], c.lines[0], c.gone[0]
 	c.known[0], c.lines[0] = map[*Code]*places{}, map[unwind.CodeID][]runtime.Line{}
@@ -143,7 +140,7 @@ func (c *codeCache) Close() {
 	c.closed = true
 }
 
-// take takes some bytes of what may be remembered until Trim was called twice. It reports false if there are too few.
+// take reserves bytes to remember until Trim was called twice. It returns false if there is not enough room.
 func (c *codeCache) take(bytes int) bool {
 	if c.closed || bytes > c.room || c.all.bytes.Load()+int64(bytes) > MaxRemembered {
 		return false
@@ -154,7 +151,7 @@ func (c *codeCache) take(bytes int) bool {
 	return true
 }
 
-// full reports whether nothing more can be remembered.
+// full reports whether there is no room to remember another place.
 func (c *codeCache) full() bool {
 	return c.room < placeBytes || c.all.bytes.Load() >= MaxRemembered-placeBytes
 }
@@ -173,7 +170,7 @@ func (c *codeCache) Forget(pages []uint64) {
 	}
 }
 
-// find returns the code that was at an address at a time, nil if it is not known.
+// find returns the code at an address at a time, or nil if it is unknown.
 func (c *codeCache) find(vaddr, at uint64) *Code {
 	n, addr := vaddr>>c.shift, vaddr+c.base
 	if p := c.pages[n]; p != nil {
@@ -221,12 +218,12 @@ func (c *codeCache) Evaluates(vaddr uint64) bool {
 }
 
 const (
-	maxPlaces  = 512 // in a piece of code that are remembered: more have no samples in a while
-	placeBytes = 128 // about the memory that one takes
-	lineBytes  = 64  // about that of a runtime.Line
+	maxPlaces  = 512 // remembered in a piece of code; in a short time, samples hit fewer places
+	placeBytes = 128 // approximate memory of a place
+	lineBytes  = 64  // approximate memory of a runtime.Line, without its strings
 )
 
-// places returns what is known of the places in a piece of code.
+// places returns the known places in a piece of code.
 func (c *codeCache) places(piece *Code) *places {
 	p := c.known[0][piece]
 	if p == nil {
@@ -240,12 +237,12 @@ func (c *codeCache) places(piece *Code) *places {
 	return p
 }
 
-// bytes is about the memory that is taken.
+// bytes returns the approximate memory that p takes.
 func (p *places) bytes() int {
 	return placeBytes*(len(p.numbers)+len(p.scopes)) + lineBytes*len(p.names)
 }
 
-// bytesOf is about the memory that lines take.
+// bytesOf returns the approximate memory that lines take.
 func bytesOf(lines []runtime.Line) (bytes int) {
 	for _, l := range lines {
 		bytes += lineBytes + len(l.Function) + len(l.File)
@@ -253,7 +250,7 @@ func bytesOf(lines []runtime.Line) (bytes int) {
 	return bytes
 }
 
-// keep has the lines with a number kept until Trim was called twice. It reports false if they were forgotten.
+// keep keeps the lines of a number until Trim was called twice. It returns false if they were forgotten.
 func (c *codeCache) keep(id unwind.CodeID) bool {
 	if _, ok := c.lines[0][id]; ok {
 		return true
@@ -265,14 +262,14 @@ func (c *codeCache) keep(id unwind.CodeID) bool {
 	return ok
 }
 
-// number returns the number of a place that has none yet, and whether all is known of it that will be.
+// number returns the number of a place that has none yet. whole reports whether the place is fully resolved.
 func (c *codeCache) number(p *places, piece *Code, addr uint64) (id unwind.CodeID, whole bool) {
 	scope, lines := c.read(p, piece, addr)
 	whole = scope != busyScope
 	if id, ok := p.scopes[scope]; ok && c.keep(id) {
 		return id, whole
 	}
-	if c.last++; c.last <= unwind.UnknownCode { // all numbers were given
+	if c.last++; c.last <= unwind.UnknownCode { // all numbers were used: wrap around
 		c.last = unwind.UnknownCode + 1
 	}
 	if len(lines) == 0 {
@@ -282,8 +279,8 @@ func (c *codeCache) number(p *places, piece *Code, addr uint64) (id unwind.CodeI
 	return c.last, whole
 }
 
-// read reads which methods are at a place, unless those of its scope have a number. There are none if the code has
-// gone, if it is no method's, or if the memory cannot be read now.
+// read reads the methods at a place, unless its scope already has a number. It returns no lines if the code is gone, if
+// it is not a method's code, or if the memory cannot be read now.
 func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, lines []runtime.Line) {
 	if piece.block.method == 0 || !c.vm.layout.debug.known || c.left <= 0 || c.full() {
 		return noScope, nil
@@ -319,7 +316,7 @@ func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, line
 	return scope, lines
 }
 
-// noScope is the scope of a place that could not be read.
+// noScope returns the scope of a place that could not be read.
 func (m *memory) noScope() int64 {
 	if errors.Is(m.err, runtime.ErrBusy) {
 		return busyScope

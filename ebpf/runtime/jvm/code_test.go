@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// TestCodeCache: a piece of code has a number and a name while it is there, another one
-// when its memory has another piece, and is forgotten when nobody asks for it.
+// TestCodeCache: a piece of code has a number and a name while it exists, gets another number when its memory has
+// another piece, and is forgotten when it is not requested.
 func TestCodeCache(t *testing.T) {
 	f := newFakeVM(t)
 	instructions := assemble(t, "55\n48 83 ec 30\n90\n48 83 c4 30\n5d\nc3")
@@ -70,7 +70,7 @@ func TestCodeCache(t *testing.T) {
 	}
 }
 
-// TestErrors: what Attach says is what the contract knows.
+// TestErrors: Attach returns the errors of the contract.
 func TestErrors(t *testing.T) {
 	if !errors.Is(ErrNotReady, runtime.ErrNotReady) || !errors.Is(ErrNotHotSpot, runtime.ErrUnknown) {
 		t.Error("errors are not those of package runtime")

@@ -5,30 +5,30 @@ import (
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
-// form says how a frame is found from its registers.
+// form is the way to compute the CFA of a frame from registers.
 type form uint8
 
 const (
 	bySP        form = iota // CFA = sp + depth
 	byFP                    // CFA = rbp + depth
-	bySender                // CFA = register sender, the caller's stack pointer; depth: from sp up to the return address
-	bySavedSP               // CFA = *(sp + depth) + above: there is what sp was
+	bySender                // CFA = register sender, the caller's sp; depth: from sp to the end of the return address
+	bySavedSP               // CFA = *(sp + depth) + above, with an earlier sp saved there
 	byR13                   // CFA = r13 + 8
 	interpreted             // CFA = *(rbp - 8), ra = *(rbp + 8), rbp = *rbp
-	unknownForm             // by rbp, if it leads somewhere
+	unknownForm             // by rbp, if it is plausible
 )
 
-// frame is what a stack looks like before an instruction.
+// frame is the state of a stack frame before an instruction.
 type frame struct {
 	form   form
-	depth  int64 // bytes from sp, or rbp, up to the CFA; of an interpreted frame those below rbp, see sweep.enter
-	saved  int64 // bytes from the CFA down to the caller's rbp; 0: it is in rbp
+	depth  int64 // bytes from sp, or rbp, up to the CFA; for an interpreted frame, bytes below rbp, see sweep.enter
+	saved  int64 // bytes from the CFA down to the caller's rbp; 0 if it is still in rbp
 	loaded bool  // the return address is in register ra, no longer on the stack
 	ra     byte
 	sender byte
-	above  int64 // bytes from the sp that was saved, or copied, up to the CFA
-	copied byte  // register that has what sp was, of a bySP or byFP frame, plus one; 0: none
-	below  int64 // bytes from sp up to the CFA, of a byFP frame; 0: not known
+	above  int64 // bytes from the saved, or copied, sp up to the CFA
+	copied byte  // for bySP and byFP: 1 + the register that has a copy of sp; 0 if none
+	below  int64 // for byFP: bytes from sp up to the CFA; 0 if unknown
 }
 
 // entryFrame is the frame after a call.
@@ -36,7 +36,7 @@ var entryFrame = frame{depth: wordSize}
 
 const wordSize = 8
 
-// noRegister is a register's number that there is not.
+// noRegister is the number that stands for no register.
 const noRegister = x86.NoBase
 
 // Numbers of registers in instructions.
@@ -49,8 +49,8 @@ const (
 	r13 = x86.R13
 )
 
-// dwarfNumbers are those of the registers that instructions number from 0 to 7; the
-// others have the same number.
+// dwarfNumbers maps the numbers 0 to 7 of registers in instructions to DWARF numbers; all other registers have the same
+// number in DWARF.
 var dwarfNumbers = [8]uint8{0, 2, 1, 3, 7, 6, 4, 5}
 
 func dwarfNumber(reg byte) uint8 {
@@ -60,7 +60,7 @@ func dwarfNumber(reg byte) uint8 {
 	return reg
 }
 
-// rule states f as the unwinder has it.
+// rule converts f to a rule of the unwinder.
 func (f frame) rule() unwind.WideRule {
 	fp, fpOff := unwind.FPSame, int32(0)
 	if f.saved > 0 {
@@ -83,7 +83,7 @@ func (f frame) rule() unwind.WideRule {
 	case byR13:
 		return unwind.WideRule{CFA: unwind.CFAReg, Reg: r13, CFAOff: wordSize}
 	case bySender:
-		if f.saved > 0 { // rbp was pushed, and points there or is what it was
+		if f.saved > 0 { // rbp was pushed, and points to its saved value or is unchanged
 			fp, fpOff = unwind.FPAtFP, 0
 		}
 		if !f.loaded {
@@ -104,14 +104,14 @@ func (f frame) rule() unwind.WideRule {
 	}
 }
 
-// maxAbove is the most words that a rule can add to a stack pointer that was saved.
+// maxAbove is the maximum number of words that a rule can add to a saved stack pointer.
 const maxAbove = 1<<8 - 1
 
-// maxDepth bounds frames: HotSpot's limit of a method's stack is far below.
+// maxDepth bounds frames: HotSpot's limit for a method's stack is far lower.
 const maxDepth = 1 << 24
 
-// after returns what f is after an instruction of an effect, which neither jumps nor
-// returns. The kind of code says what a lost stack pointer means.
+// after returns f after an instruction with effect e, which neither jumps nor returns. kind determines the meaning of a
+// lost stack pointer.
 func (f frame) after(e x86.Effect, kind kind) frame {
 	switch e.Kind {
 	case x86.Push:
@@ -163,8 +163,7 @@ func (f frame) push(reg byte) frame {
 	case f.loaded && reg == f.ra && f.form == bySP && f.depth == 0:
 		return entryFrame
 	case f.loaded && reg == f.ra && f.form == bySender:
-		// The return address is on the stack again, after what the adapter or the
-		// interpreter made room for.
+		// The return address is on the stack again, below the room that the adapter or the interpreter has made.
 		f.depth += wordSize
 		return f
 	case f.form == byR13 && reg == r13:
@@ -211,13 +210,13 @@ func (f frame) leave() frame {
 		return frame{form: bySender, sender: f.sender, depth: wordSize}
 	case f.form == byFP:
 		return frame{depth: f.depth - wordSize}
-	case f.form == bySP && f.saved == 2*wordSize: // rbp is what it was when sp was copied
+	case f.form == bySP && f.saved == 2*wordSize: // rbp still has the value of sp that was copied to it
 		return entryFrame
 	}
 	return f
 }
 
-// adjust is sub, add or and of the stack pointer.
+// adjust handles sub, add and and of the stack pointer.
 func (f frame) adjust(e x86.Effect, kind kind) frame {
 	switch {
 	case f.form == interpreted || f.form == byR13:
@@ -230,7 +229,7 @@ func (f frame) adjust(e x86.Effect, kind kind) frame {
 	}
 	if e.Kind == x86.Align {
 		if kind == exception && f.form == bySP && e.N < 0 && f.depth%-e.N == 0 {
-			return f // the CFA is that of a compiled frame, and aligned
+			return f // the CFA belongs to a compiled frame, and is aligned
 		}
 		return f.lost(kind)
 	}
@@ -238,7 +237,7 @@ func (f frame) adjust(e x86.Effect, kind kind) frame {
 	return f.checked()
 }
 
-// address is lea to the stack pointer.
+// address handles lea to the stack pointer.
 func (f frame) address(e x86.Effect, kind kind) frame {
 	switch {
 	case f.form == interpreted || f.form == byR13:
@@ -255,14 +254,14 @@ func (f frame) address(e x86.Effect, kind kind) frame {
 	return f.lost(kind)
 }
 
-// store is a move of 64 bits to memory.
+// store handles a move of 64 bits to memory.
 func (f frame) store(e x86.Effect) frame {
 	switch {
 	case e.Base != rsp:
 	case e.Reg == r13 && f.form == byR13:
 		return frame{form: bySavedSP, depth: e.N, above: wordSize}
 	case e.Reg+1 == f.copied && f.form == byFP && f.below == 0 && f.above/wordSize <= maxAbove:
-		// Where a stub has aligned its stack, it may use rbp for other things: SHA-512.
+		// A stub that has aligned its stack may use rbp for other data, as SHA-512 does.
 		return frame{form: bySavedSP, depth: e.N, above: f.above, saved: f.saved}
 	case e.Reg == rbp && f.form == bySP && f.saved == 0 && !f.loaded && e.N < f.depth-wordSize:
 		f.saved = f.depth - e.N
@@ -270,7 +269,7 @@ func (f frame) store(e x86.Effect) frame {
 	return f
 }
 
-// load is a move of 64 bits from memory.
+// load handles a move of 64 bits from memory.
 func (f frame) load(e x86.Effect) frame {
 	onStack := e.Base == rsp
 	switch {
@@ -288,7 +287,7 @@ func (f frame) load(e x86.Effect) frame {
 	return f
 }
 
-// move is a move of 64 bits between registers.
+// move handles a move of 64 bits between registers.
 func (f frame) move(to, from byte, kind kind) frame {
 	switch {
 	case to == rbp && from == rsp:
@@ -301,7 +300,7 @@ func (f frame) move(to, from byte, kind kind) frame {
 	case to == r13 && from == rsp && f.form == bySP && f.loaded && f.depth == 0:
 		f.form, f.sender = bySender, r13
 	case to != rsp && from == rsp && f.form == bySP && kind == compiled:
-		if f.copied == 0 || f.above == f.depth { // else the first one is to be restored
+		if f.copied == 0 || f.above == f.depth { // otherwise the first copy will be restored
 			f.copied, f.above = to+1, f.depth
 		}
 	case to != rsp && from == rsp && f.form == byFP && f.below > 0:
@@ -322,17 +321,16 @@ func (f frame) move(to, from byte, kind kind) frame {
 	return f
 }
 
-// lost is a frame whose stack pointer is not known any more. The interpreter and what
-// is called from it have that of their caller in r13. Compiled code only does this before
-// it gives up for good, and where the VM has a frame return to that is to be interpreted
-// from then on, follows at once.
+// lost returns the frame after its stack pointer is lost. The interpreter and the adapters called from it have the
+// caller's stack pointer in r13. Compiled code loses it only just before a fatal stop, and the handler to which the VM
+// redirects a frame that continues in the interpreter follows immediately.
 func (f frame) lost(kind kind) frame {
 	if kind == compiled && f.form == bySP {
 		return f
 	}
 	if kind == adapter || kind == interpreterEntry {
 		f.form, f.sender = bySender, r13
-		if !f.loaded { // it is in rax, and will be pushed again
+		if !f.loaded { // the return address is in rax, and will be pushed again
 			f.loaded, f.ra = true, rax
 		}
 		return f
@@ -340,7 +338,7 @@ func (f frame) lost(kind kind) frame {
 	return frame{form: unknownForm}
 }
 
-// checked returns f, or that it is not known, if it cannot be.
+// checked returns f, or an unknown frame if its depth is impossible.
 func (f frame) checked() frame {
 	if f.form == byR13 {
 		return f

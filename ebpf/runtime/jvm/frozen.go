@@ -5,21 +5,22 @@ import (
 	"strings"
 )
 
-// Callers of a virtual thread that has waited are frozen in the heap: when it goes on, only its last frames are put on
-// the stack again, the outermost of which returns to a stub that puts the next ones there (JDK 21 and later, OpenJDK,
-// StubGenerator::generate_cont_returnBarrier). On the stack, the carrier's frames follow.
+// When a virtual thread waits, its frames are frozen in the heap. When it resumes, only its innermost frames are put
+// back on the stack, and the outermost frame there returns to a stub that restores more frames (JDK 21 and later,
+// OpenJDK, StubGenerator::generate_cont_returnBarrier). On the stack, the frames of the carrier thread follow.
 
-// continuationStubs is in the name of the piece of code that has this stub, in any case.
+// continuationStubs is part of the name, in upper or lower case, of the piece of code that contains this stub.
 const continuationStubs = "continuation"
 
-// The stub begins with mov JavaThread::_cont_entry(%r15),%rsp, of which 4 bytes are the offset, and push %rax. The stub
-// for exceptions begins so, too; it is behind, as are the stubs that leave nothing of a virtual thread on the stack.
+// The stub starts with mov JavaThread::_cont_entry(%r15),%rsp, with an offset of 4 bytes, and push %rax. The stub for
+// exceptions starts in the same way. It comes later in the code, as do the stubs that leave no frames of a virtual
+// thread on the stack.
 var (
 	loadEntry = []byte{0x49, 0x8b, 0xa7}
 	pushRAX   = []byte{0x50}
 )
 
-// barrierIn returns the address of the stub in code that begins at start, the end of the code if it has none.
+// barrierIn returns the address of the stub in code that starts at start, or the end of the code if there is no stub.
 func barrierIn(code []byte, start uint64) uint64 {
 	for at := range code {
 		if rest, ok := bytes.CutPrefix(code[at:], loadEntry); ok && len(rest) > 4 && bytes.HasPrefix(rest[4:], pushRAX) {
@@ -40,7 +41,7 @@ func (c *codeCache) Frozen(vaddr, at uint64) (frozen, returned bool) {
 		m := memory{r: c.vm.memory}
 		code := make([]byte, min(piece.End-piece.Start, MaxCode))
 		if m.read(piece.Start, code); m.err != nil {
-			return true, false // nobody knows
+			return true, false // unknown
 		}
 		c.barrierOf, c.barrier = piece, barrierIn(code, piece.Start)
 	}

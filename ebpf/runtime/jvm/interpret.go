@@ -7,17 +7,18 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// interpretedLayout is what is needed to name the method of an interpreted frame.
+// interpretedLayout is the layout data needed to name the method of an interpreted frame.
 type interpretedLayout struct {
-	known bool   // else the VM does not describe it
-	fixed int64  // bytes below rbp that every interpreted frame has, down to where in the bytecodes it is
-	cache int64  // of the frame's pointer to the ConstantPoolCache, from the beginning of those bytes
-	pool  uint64 // of a ConstantPool's pointer to it
+	known bool   // whether the VM describes it
+	fixed int64  // bytes below rbp that every interpreted frame has, down to the bytecode pointer
+	cache int64  // offset in these bytes of the frame's pointer to the ConstantPoolCache
+	pool  uint64 // offset in a ConstantPool of its pointer to the ConstantPoolCache
 }
 
-// methodBelow is where a frame has its Method, and the others what their names say, in bytes below rbp (HotSpot,
-// src/hotspot/cpu/x86/frame_x86.hpp). JDK 9 has put the class's mirror behind the Method. The VM does not describe
-// this; that the frame's cache is the one of its method's pool shows that it holds.
+// methodBelow is the offset of the Method in a frame, and the other constants are the offsets of the fields in their
+// names, in bytes below rbp (HotSpot, src/hotspot/cpu/x86/frame_x86.hpp). JDK 9 added the class's mirror next to the
+// Method. The VM does not describe these offsets; they are confirmed if the frame's cache is the cache of its method's
+// pool.
 const (
 	methodBelow = 24
 
@@ -25,7 +26,7 @@ const (
 	cacheBelow, bytecodeBelow   = 48, 64 // since JDK 9
 )
 
-// interpreted looks up what is needed of interpreted frames.
+// interpreted looks up the layout of interpreted frames.
 func (r *resolver) interpreted() (i interpretedLayout) {
 	i.fixed, i.cache = bytecodeBelow, bytecodeBelow-cacheBelow
 	if r.l.blobs.heaps == 0 {
@@ -43,8 +44,8 @@ func (r *resolver) interpreted() (i interpretedLayout) {
 	return i
 }
 
-// Blocks of an interpreted frame: what is below rbp, its Method and the ConstMethod of that, the ConstantPool, the
-// class, and the Symbol that is the class's name.
+// Blocks of an interpreted frame: the bytes below rbp, the Method, its ConstMethod, the ConstantPool, the class, and
+// the Symbol with the class's name.
 const (
 	frameBlock = iota
 	methodBlock
@@ -54,7 +55,7 @@ const (
 	symbolBlock
 )
 
-// Words of a frame, in their order.
+// Words of a frame, in order.
 const (
 	methodWord = iota
 	bytecodeWord
@@ -71,8 +72,8 @@ type interpreter struct {
 	spec   runtime.Spec
 }
 
-// newInterpreter returns the interpreter whose code is at ELF virtual addresses of those that stand for the code cache.
-// Processes differ in them by little: they have one of few.
+// newInterpreter returns the interpreter with code at the given ELF virtual addresses of the executable that stands for
+// the code cache. The addresses are rounded, so that processes share a few Specs.
 func newInterpreter(l *Layout, code runtime.Range) *interpreter {
 	const round = 1 << 16
 	return &interpreter{layout: l, spec: runtime.Spec{Slots: &runtime.Slots{
@@ -80,8 +81,8 @@ func newInterpreter(l *Layout, code runtime.Range) *interpreter {
 	}}}
 }
 
-// interpretedFrame says what is read of an interpreted frame. The cookie of its method is made of what another one at
-// the same address would have of its own: the class and its name, and which of its methods this is.
+// interpretedFrame returns the layout of an interpreted frame. The cookie of its method consists of values that differ
+// for another method at the same address: the class and its name, and the method's index in the class.
 func (l *Layout) interpretedFrame() runtime.Layout {
 	n, f := &l.names, &l.frames
 	method := runtime.Word{Offset: int(f.fixed) - methodBelow}
@@ -90,7 +91,8 @@ func (l *Layout) interpretedFrame() runtime.Layout {
 	poolStart := min(f.pool, n.holder)
 	holder := runtime.Word{Block: poolBlock, Offset: int(n.holder - poolStart)}
 	symbol := runtime.Word{Block: classBlock}
-	// A Symbol begins with its length, a random number, and how often it is used. That changes: it is left out.
+	// A Symbol starts with its length, a random number, and its reference count. The mask omits the count, which
+	// changes.
 	head := runtime.Word{Block: symbolBlock, Mask: ^uint64(0xffff)}
 	if n.length == 0 {
 		head.Mask = ^uint64(0xffff << 16)
@@ -118,7 +120,7 @@ func (l *Layout) interpretedFrame() runtime.Layout {
 	}
 }
 
-// constMethodWord is the word of a ConstMethod that has a number, and nothing else.
+// constMethodWord returns the word of a ConstMethod that contains a number, masked to that number.
 func (l *Layout) constMethodWord(m member) runtime.Word {
 	w := runtime.Word{Block: constMethodBlock, Offset: int(m.at &^ (wordSize - 1))}
 	w.Mask = (1<<(8*m.size) - 1) << (8 * (m.at % wordSize))
@@ -136,8 +138,8 @@ func (i *interpreter) Name() string {
 // Spec implements runtime.Interpreter.
 func (i *interpreter) Spec() *runtime.Spec { return &i.spec }
 
-// Frame implements runtime.Interpreter. A frame is one if it has the cache of its method's pool; its place in the
-// bytecodes may be missing: native methods have none.
+// Frame implements runtime.Interpreter. Words are a frame if they have the cache of its method's pool. The position in
+// the bytecodes may be missing: native methods have none.
 func (i *interpreter) Frame(words []uint64) runtime.Frame {
 	if words[methodWord] == 0 || words[cacheWord] == 0 || words[cacheWord] != words[poolCacheWord] {
 		return runtime.Frame{Hidden: true}
@@ -181,7 +183,7 @@ func (*interpreter) Line(f *runtime.Function, ip uint64) int {
 	return runtime.LineAt(f.Table, ip)
 }
 
-// Evaluation implements runtime.Interpreted: the file has no range, see codeCache.Evaluates.
+// Evaluation implements runtime.Interpreted: the file has no ranges, see codeCache.Evaluates.
 func (*library) Evaluation() []runtime.Range { return nil }
 
 // Entering implements runtime.Interpreted.

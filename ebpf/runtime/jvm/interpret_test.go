@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
-// interpretedFrame is the words of a frame and its cookie, read as the BPF program does.
+// interpretedFrame returns the words of a frame and its cookie, read as the BPF program does.
 func interpretedFrame(m runtime.Memory, l *runtime.Layout, rbp uint64) (words []uint64, cookie uint64) {
 	blocks := make([][]byte, len(l.Blocks))
 	word := func(w runtime.Word) (v uint64) {
@@ -44,7 +44,7 @@ func interpretedFrame(m runtime.Memory, l *runtime.Layout, rbp uint64) (words []
 	return words, runtime.Fold(of)
 }
 
-// frame makes a frame of the interpreter that is at an index of a method's bytecodes, and returns its rbp.
+// frame makes an interpreter frame at an index of a method's bytecodes, and returns its rbp.
 func (f *fakeVM) frame(method, bci uint64) (rbp uint64) {
 	u64 := func(at uint64) uint64 { return binary.LittleEndian.Uint64(f.at(at)) }
 	rbp = f.place(make([]byte, 64)...) + 64
@@ -82,11 +82,11 @@ func TestInterpretedFrame(t *testing.T) {
 			t.Errorf("line %d at %d, want %d", line, ip, want)
 		}
 	}
-	f.put64(rbp-64, 0) // as of a native method
+	f.put64(rbp-64, 0) // as for a native method
 	if words, _ := interpretedFrame(f, layout, rbp); i.Frame(words).IP != runtime.NoIP {
 		t.Errorf("without a place: %+v", i.Frame(words))
 	}
-	f.put64(rbp-48, rbp+8) // no frame, or not yet
+	f.put64(rbp-48, rbp+8) // not a frame, or not yet
 	if words, _ := interpretedFrame(f, layout, rbp); !i.Frame(words).Hidden {
 		t.Errorf("with another cache: %+v", i.Frame(words))
 	}
@@ -98,7 +98,8 @@ func TestInterpretedFrame(t *testing.T) {
 	}
 }
 
-// TestInterpretedCookie: a method that is where another one was has another cookie; one that is only used has not.
+// TestInterpretedCookie: another method at the same address has another cookie; the use of a method does not change its
+// cookie.
 func TestInterpretedCookie(t *testing.T) {
 	f := newFakeVM(t)
 	layout := newInterpreter(f.layout, runtime.Range{}).Spec().Layout()
@@ -130,7 +131,7 @@ func TestInterpretedCookie(t *testing.T) {
 	}
 }
 
-// TestFramed: an entry of the interpreter has a frame when all of it was pushed, until it leaves it.
+// TestFramed: an interpreter entry has a frame from the last push of the fixed part until leave.
 func TestFramed(t *testing.T) {
 	f := newFakeVM(t)
 	// pop rax; push rax; push rbp; mov rbp,rsp; push r13; push 0; push rbx; push rdx; push rdx; push rdx; push r14;
@@ -152,7 +153,7 @@ func TestFramed(t *testing.T) {
 	}
 }
 
-// TestInterpretedUnknown: a VM that does not describe its interpreter has none.
+// TestInterpretedUnknown: a VM that does not describe its interpreter has no Interpreter.
 func TestInterpretedUnknown(t *testing.T) {
 	f := newFakeVM(t)
 	l := &library{remembered: &Remembered{}}

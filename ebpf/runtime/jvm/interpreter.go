@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// framed reports whether rows, of code of the interpreter, say that an interpreted frame with its method is there at
-// an offset.
+// framed reports whether, according to the rows of interpreter code, an interpreted frame with its method exists at an
+// offset.
 func framed(rows []rowAt, at int) bool {
 	n, found := slices.BinarySearchFunc(rows, at, func(r rowAt, at int) int { return cmp.Compare(r.at, at) })
 	for found && n+1 < len(rows) && rows[n+1].at == at {
@@ -22,16 +22,16 @@ func framed(rows []rowAt, at int) bool {
 // codelet is a piece of the interpreter.
 type codelet struct {
 	start, end uint64
-	entry      bool // makes a frame
+	entry      bool // sets up a frame
 }
 
-// codeletAlign is what the code of a codelet is aligned to (CodeEntryAlignment).
+// codeletAlign is the alignment of a codelet's code (CodeEntryAlignment).
 const codeletAlign = 32
 
 // maxCodelets bounds the pieces of the interpreter; it has some 300.
 const maxCodelets = 1 << 14
 
-// queue returns where the list of the interpreter's pieces begins and ends.
+// queue returns the address range of the list of the interpreter's pieces.
 func (vm *VM) queue() (start, end uint64) {
 	l := &vm.layout.blobs
 	if l.interpreter == 0 {

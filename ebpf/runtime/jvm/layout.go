@@ -1,12 +1,10 @@
-// Package jvm reads what the HotSpot Java VM has in its code cache, from the
-// memory of the process: which pieces of code there are, how their frames are built,
-// and what they are called.
+// Package jvm reads the code cache of the HotSpot Java VM from the memory of the process: the pieces of code, the
+// layout of their frames, and their names.
 //
-// The VM describes its own data structures for its serviceability agent: tables of
-// types, fields and constants, found by symbols that begin with gHotSpotVM (OpenJDK,
-// src/hotspot/share/runtime/vmStructs.hpp). Everything here goes by them, so that it
-// does not depend on a version. What is read may change at any moment, or be nonsense:
-// all of it is checked, and work is bounded.
+// The VM describes its own data structures for its serviceability agent: tables of types, fields and constants, at
+// symbols that start with gHotSpotVM (OpenJDK, src/hotspot/share/runtime/vmStructs.hpp). This package uses only these
+// tables, so that it does not depend on a version. The data may change at any moment, or be nonsense: all of it is
+// checked, and work is bounded.
 package jvm
 
 import (
@@ -19,7 +17,7 @@ import (
 
 // Errors that callers act on.
 var (
-	// ErrNotHotSpot reports that a library does not describe itself as HotSpot's does.
+	// ErrNotHotSpot reports that a library has no HotSpot description.
 	ErrNotHotSpot = fmt.Errorf("no description of a HotSpot VM: %w", runtime.ErrUnknown)
 	// ErrNotReady reports that the VM has no code cache yet.
 	ErrNotReady = fmt.Errorf("no code cache: %w", runtime.ErrNotReady)
@@ -27,16 +25,15 @@ var (
 	errImplausible = errors.New("implausible")
 )
 
-// field is where a field is: the offset in its object, or an ELF virtual address of a
-// static one.
+// field is the location of a field: an offset in its object, or the ELF virtual address of a static field.
 type field struct {
 	at     uint64
 	static bool
-	typ    string // as in C++
+	typ    string // the C++ type
 }
 
-// Layout is how a build of HotSpot lays out its data structures. It is the same in all
-// processes that have mapped the same library.
+// Layout is the data structure layout of a build of HotSpot. It is the same in all processes that have mapped the same
+// library.
 type Layout struct {
 	fields map[string]field  // by "Type::name"
 	sizes  map[string]uint64 // of types, in bytes
@@ -46,11 +43,11 @@ type Layout struct {
 	frames interpretedLayout
 	perf   perfLayout
 
-	version  int  // of Java; 0: not known
-	excluded byte // bytes below this are not in numbers, see unsigned5
+	version  int  // of Java; 0 if unknown
+	excluded byte // number encodings have no bytes below this, see unsigned5
 }
 
-// symbolPrefix begins the names of the symbols of the description.
+// symbolPrefix starts the names of the symbols of the description.
 const symbolPrefix = "gHotSpotVM"
 
 const maxVersion = 1000
@@ -73,7 +70,7 @@ func readLayout(symbols map[string]uint64, bias uint64, process io.ReaderAt) (*L
 	if version := l.fields["Abstract_VM_Version::_vm_major_version"]; version.static {
 		l.version = int(min(r.u32(version.at+bias), maxVersion))
 		if l.blobs.heaps == 0 {
-			l.version = 8 // it says that it is 25, and has one heap
+			l.version = 8 // it reports version 25, and has one heap
 		}
 		if l.version >= 20 {
 			l.excluded = 1
@@ -99,8 +96,9 @@ func (r *layoutReader) symbol(name string) uint64 {
 	return r.u64(at + r.bias)
 }
 
-// relocated returns a pointer into libjvm. The error is ErrNotReady if it is still the one that the file has, which the
-// dynamic loader makes an address: GNU ld writes link-time addresses there (ELF for x86-64, R_X86_64_RELATIVE).
+// relocated returns a pointer into libjvm. The error is ErrNotReady if the pointer still has its value from the file,
+// which the dynamic loader has not relocated yet: GNU ld writes link-time addresses there (ELF for x86-64,
+// R_X86_64_RELATIVE).
 func (r *layoutReader) relocated(pointer uint64) uint64 {
 	if r.err == nil && pointer != 0 && pointer < r.bias {
 		r.err = ErrNotReady

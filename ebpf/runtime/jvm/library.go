@@ -17,8 +17,7 @@ type Language struct{ remembered *Remembered }
 // New returns the language.
 func New() Language { return Language{&Remembered{}} }
 
-// Detect implements runtime.Language. The name is a hint only: Attach goes by how the
-// library describes itself.
+// Detect implements runtime.Language. The name is a hint only: Attach checks the library's description.
 func (j Language) Detect(name string, file *elffile.File) runtime.Library {
 	if path.Base(name) != "libjvm.so" {
 		return nil
@@ -27,7 +26,7 @@ func (j Language) Detect(name string, file *elffile.File) runtime.Library {
 	return &library{symbols: symbols, err: err, remembered: j.remembered}
 }
 
-// symbolsOf returns the symbols by which a VM describes itself.
+// symbolsOf returns the symbols of a VM's description.
 func symbolsOf(file *elffile.File) (map[string]uint64, error) {
 	symbols, err := file.Objects(symbolPrefix)
 	if err != nil && !errors.Is(err, elffile.ErrNoSection) {
@@ -42,9 +41,9 @@ func symbolsOf(file *elffile.File) (map[string]uint64, error) {
 // library is a libjvm.
 type library struct {
 	symbols    map[string]uint64
-	err        error // why there are none
+	err        error // the reason why there are no symbols
 	layout     atomic.Pointer[Layout]
-	remembered *Remembered // of all VMs
+	remembered *Remembered // shared by all VMs
 }
 
 // Attach implements runtime.Library.

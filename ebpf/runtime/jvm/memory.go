@@ -10,14 +10,13 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// memory reads the memory of a process. The error of the first read that failed stays,
-// and what is read from then on is zero.
+// memory reads the memory of a process. It keeps the error of the first failed read; later reads return zeros.
 type memory struct {
 	r   io.ReaderAt // by address
 	err error
 }
 
-// read fills b from addr on, with zeros if that fails.
+// read fills b from addr, with zeros if that fails.
 func (m *memory) read(addr uint64, b []byte) {
 	if m.err == nil {
 		if addr > 1<<63-1-uint64(len(b)) {
@@ -54,7 +53,7 @@ func (m *memory) u16(addr uint64) uint16 {
 
 // cString returns the string at addr, at most maxString bytes.
 func (m *memory) cString(addr uint64) string {
-	const piece = 64 // never across the end of a page of memory
+	const piece = 64 // a read never crosses the end of a page of memory
 	var out []byte
 	for len(out) < maxString {
 		b := make([]byte, piece-addr%piece)
@@ -68,15 +67,15 @@ func (m *memory) cString(addr uint64) string {
 	return string(out[:maxString])
 }
 
-// maxString is the most bytes of a name: none of the VM's own is longer.
+// maxString is the maximum length of a name in bytes: the VM's own names are shorter.
 const maxString = 256
 
-// cached is an io.ReaderAt that reads memory in large pieces, for what is read in
-// many small ones and does not change meanwhile.
+// cached is an io.ReaderAt that reads memory in large pieces, for data that is read in many small pieces and does not
+// change while it is read.
 type cached struct {
 	r      io.ReaderAt
 	chunks map[int64][]byte
-	busy   error // runtime.ErrBusy, if a read had that: what else was read is not all that there is
+	busy   error // runtime.ErrBusy if a read had that error: then the data read is incomplete
 }
 
 const (

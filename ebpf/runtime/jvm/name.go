@@ -2,7 +2,7 @@ package jvm
 
 import "strings"
 
-// name names a block: a method by its class, or what HotSpot calls it.
+// name names a block: a method by its class, other code by HotSpot's name.
 func (vm *VM) name(b *block) string {
 	if b.method != 0 {
 		m := memory{r: vm.view}
@@ -13,13 +13,13 @@ func (vm *VM) name(b *block) string {
 	return vm.text(b.name)
 }
 
-// methodName is what a Method is called.
+// methodName is the name and source file of a Method.
 type methodName struct {
 	function string // "package.Class.method", "" if it cannot be read
-	file     string // "Class.java", "" if that is not known
+	file     string // "Class.java", "" if unknown
 }
 
-// methodName reads what a Method is called.
+// methodName reads the name of a Method.
 func (vm *VM) methodName(m *memory, at uint64) (name methodName) {
 	l := &vm.layout.names
 	constMethod := m.u64(at + l.constMethod)
@@ -45,7 +45,7 @@ func (vm *VM) methodName(m *memory, at uint64) (name methodName) {
 	return name
 }
 
-// externalNames makes names of classes as Java has them; the VM has an address in those of hidden classes.
+// externalNames converts class names to Java's form; the VM adds an address to the names of hidden classes.
 var externalNames = strings.NewReplacer("/", ".", "+0x", "/0x")
 
 // maxSymbol bounds names of classes, methods and files.

@@ -10,30 +10,30 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Code is a piece of code in a code cache, as it was when a page was made.
+// Code is a piece of code in a code cache at the time when a page was made.
 type Code struct {
-	Start, End uint64 // its instructions' addresses
+	Start, End uint64 // address range of its instructions
 	Name       string // see VM.Page
 	block      block
-	rows       []rowAt // of the interpreter
+	rows       []rowAt // of the interpreter only
 }
 
-// Page is the rules for one page of a code cache, and the code that they are about.
+// Page is the rules for one page of a code cache, and the code that the rules cover.
 type Page struct {
 	Rows    *unwind.Page
 	Code    []*Code // by address
 	written []bytesOfBlock
-	looks   int // how often those were to be compared
+	looks   int // number of requests to compare written
 }
 
-// bytesOfBlock are instructions of a block that the VM writes where they stay. All others are there when their block
-// is, but stubs and the interpreter are made one by one while the VM starts.
+// bytesOfBlock is the checksum of instructions that the VM assembles in place. All other code is complete when its
+// block appears, but stubs and the interpreter are made one by one while the VM starts.
 type bytesOfBlock struct{ from, to, sum uint64 }
 
 var sums = maphash.MakeSeed()
 
-// partsOf returns the parts of instructions, which begin at start, by the addresses of the pages that they lie in. One
-// of those pages is given, and their size, a power of two.
+// partsOf splits the instructions at address start into parts, by the addresses of their pages. page is the address of
+// any page, and size is the page size, a power of two.
 func partsOf(code []byte, start, page, size uint64) map[uint64]bytesOfBlock {
 	parts := map[uint64]bytesOfBlock{}
 	end := start + uint64(len(code))
@@ -46,7 +46,7 @@ func partsOf(code []byte, start, page, size uint64) map[uint64]bytesOfBlock {
 	return parts
 }
 
-// still reports whether the instructions are what they were. The only error is runtime.ErrBusy.
+// still reports whether the instructions are unchanged. The only error is runtime.ErrBusy.
 func (b bytesOfBlock) still(memory io.ReaderAt) (bool, error) {
 	code := make([]byte, b.to-b.from)
 	_, err := memory.ReadAt(code, int64(b.from))
@@ -56,15 +56,13 @@ func (b bytesOfBlock) still(memory io.ReaderAt) (bool, error) {
 	return err == nil && maphash.Bytes(sums, code) == b.sum, nil
 }
 
-// absent says that nothing was known of an address: code may be made there.
+// absent is the rule of an address without known code: code may be made there.
 var absent = unwind.WideRule{CFA: unwind.CFAAbsent}
 
-// Page makes page n of those that cover 1<<shift bytes each, of addresses less base.
-// Code that is as it was in old, an earlier one of the same page or nil, is taken from
-// there.
+// Page makes page n; each page covers 1<<shift bytes, of addresses less base. Code that is unchanged since old, an
+// earlier version of the same page or nil, is taken from there.
 //
-// Code is named "package.Class.method", or else as HotSpot calls it, such as
-// "StubRoutines (1)".
+// Code is named "package.Class.method", or else by HotSpot's own name for it, such as "StubRoutines (1)".
 func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error) {
 	view := &cached{r: vm.memory, chunks: map[int64][]byte{}}
 	vm.view = view
@@ -98,7 +96,7 @@ func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error)
 	return page, nil
 }
 
-// code names a block, unless that was done before.
+// code returns the named code of a block, from old if it is there.
 func (vm *VM) code(b block, old *Page) *Code {
 	if old != nil {
 		for _, c := range old.Code {
@@ -110,20 +108,20 @@ func (vm *VM) code(b block, old *Page) *Code {
 	return &Code{Start: b.code, End: b.limit, Name: vm.name(&b), block: b}
 }
 
-// longOne is code that has a part in more than one page, so that it is asked for again.
+// longOne is code that spans several pages, so that it is requested again.
 type longOne struct {
 	block block
 	rules []rowAt
-	parts map[uint64]bytesOfBlock // by the address of their page, if the VM may still write some
+	parts map[uint64]bytesOfBlock // by the address of their page, if the VM may still write instructions
 }
 
-// Bounds of the pieces of code whose rules are remembered, and of those rules.
+// Bounds of the remembered pieces of code, and of their rules.
 const (
 	maxLong      = 64
 	maxLongRules = 1 << 17
 )
 
-// rules returns the rules of a block's code, and its part in the page [lo, hi) if the VM may still write that.
+// rules returns the rules of a block's code, and its part in the page [lo, hi) if the VM may still write that part.
 func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, []bytesOfBlock, error) {
 	if isBuffer(vm.text(b.name)) {
 		return []rowAt{{rule: entryFrame.rule()}}, nil, nil
@@ -134,7 +132,7 @@ func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, []bytesOfBlock, error) {
 	writes := b.method == 0 && b.frame == 0
 	m := memory{r: vm.view}
 	if writes {
-		m.r = vm.memory // all at once, for it is long
+		m.r = vm.memory // one read of the whole code, because it is long
 	}
 	code := make([]byte, min(b.limit-b.code, MaxCode))
 	m.read(b.code, code)
@@ -164,7 +162,7 @@ func (o *longOne) part(page uint64) []bytesOfBlock {
 	return nil
 }
 
-// still reports whether the rules in a page are those of what memory has there.
+// still reports whether the rules in a page match the instructions in memory.
 func (o *longOne) still(page uint64, memory io.ReaderAt) bool {
 	for _, part := range o.part(page) {
 		same, err := part.still(memory)
@@ -191,17 +189,17 @@ func (vm *VM) makeRules(b *block, code []byte) []rowAt {
 	return piece{kind: stub, code: code, complete: -1}.rules()
 }
 
-// isBuffer reports whether code of that name is small pieces that come and go while
-// the buffer stays, with data among them. None touches the stack.
+// isBuffer reports whether a name is the name of a buffer with small pieces of code that come and go while the buffer
+// stays, with data among them. None of the pieces touches the stack.
 func isBuffer(name string) bool {
 	return strings.HasPrefix(name, "vtable") || strings.HasSuffix(name, "signature handlers") ||
 		strings.HasSuffix(name, "Buffer") || name == "adapters"
 }
 
-// maxTexts bounds the names that are remembered.
+// maxTexts bounds the remembered names.
 const maxTexts = 4096
 
-// text returns the C string at an address, "" if it cannot be read.
+// text returns the C string at an address, or "" if it cannot be read.
 func (vm *VM) text(at uint64) string {
 	s, ok := vm.texts[at]
 	if !ok {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// member is a number in an object: where, and of how many bytes.
+// member is the offset and size of a number in an object.
 type member struct{ at, size uint64 }
 
-// blobLayout is what is needed to find pieces of code.
+// blobLayout is the layout data needed to find pieces of code.
 type blobLayout struct {
-	low, high uint64 // ELF virtual addresses of pointers: bounds of the code cache; 0: there are none
-	heaps     uint64 // of a pointer to an array of heaps; 0: there is one heap
+	low, high uint64 // ELF virtual addresses of pointers: bounds of the code cache; 0 if there are none
+	heaps     uint64 // of a pointer to an array of heaps; 0 if there is only one heap
 	heap      uint64 // of a pointer to the one heap
 
 	arrayLength, arrayData                    uint64
@@ -28,32 +28,32 @@ type blobLayout struct {
 	method                    uint64
 	compileID                 member
 
-	interpreter                      uint64 // ELF virtual address of a pointer; 0: unknown
+	interpreter                      uint64 // ELF virtual address of a pointer; 0 if unknown
 	stubBuffer                       uint64
 	queueEnd                         member
 	codeletSize                      member
 	codeletDescription, codeletBytes uint64
 
-	bytes uint64 // of a block, its header included, that hold all of this
+	bytes uint64 // size of the part of a block, with its header, that contains all these fields
 }
 
-// nameLayout is what is needed to name a method.
+// nameLayout is the layout data needed to name a method.
 type nameLayout struct {
 	constMethod, constants, nameIndex, holder, poolBytes, className, length, body uint64
 
-	sourceInPool, sourceInClass member // the index of the source file's name is in one of them, if it is described
+	sourceInPool, sourceInClass member // at most one is described: the index of the source file's name
 
-	constMethodBytes                 uint64 // without the bytecodes that follow; 0: lines are not described
+	constMethodBytes                 uint64 // without the bytecodes that follow; 0 if lines are not described
 	flags, codeSize, constMethodSize member
 }
 
-// resolver looks fields up, and remembers what is missing.
+// resolver looks up fields, and remembers the first missing one.
 type resolver struct {
 	l   *Layout
 	err error
 }
 
-// offset returns the offset of the first field of those names that there is.
+// offset returns the offset of the first of the named fields that exists.
 func (r *resolver) offset(names ...string) uint64 {
 	for _, name := range names {
 		if f, ok := r.l.fields[name]; ok && !f.static {
@@ -69,10 +69,10 @@ func (r *resolver) offset(names ...string) uint64 {
 	return 0
 }
 
-// maxObject bounds the size of an object that is described.
+// maxObject bounds the size of a described object.
 const maxObject = 1 << 12
 
-// static returns the ELF virtual address of a static field, 0 if there is none.
+// static returns the ELF virtual address of a static field, or 0 if there is none.
 func (r *resolver) static(name string) uint64 {
 	if f := r.l.fields[name]; f.static {
 		return f.at
@@ -80,7 +80,7 @@ func (r *resolver) static(name string) uint64 {
 	return 0
 }
 
-// member returns where a number is. Its size is that of its type.
+// member returns the location of a number. Its size is the size of its type.
 func (r *resolver) member(name string) member {
 	m := member{at: r.offset(name), size: 4}
 	switch f := r.l.fields[name]; f.typ {
@@ -94,7 +94,7 @@ func (r *resolver) member(name string) member {
 	return m
 }
 
-// optional returns the zero value where there is no such field.
+// optional returns the zero value if there is no such field.
 func (r *resolver) optional(name string) member {
 	if f, ok := r.l.fields[name]; !ok || f.static {
 		return member{}
@@ -102,7 +102,7 @@ func (r *resolver) optional(name string) member {
 	return r.member(name)
 }
 
-// resolve looks up what is needed.
+// resolve looks up all needed fields.
 func (l *Layout) resolve() error {
 	r := resolver{l: l}
 	b := &l.blobs
@@ -140,7 +140,7 @@ func (l *Layout) resolve() error {
 	return r.err
 }
 
-// lines looks up the fields by which the line of a bytecode is found, if all of them are described.
+// lines looks up the fields that are needed to find the line of a bytecode, if the VM describes all fields.
 func (r *resolver) lines(n *nameLayout) {
 	n.flags = r.optional("ConstMethod::_flags")
 	if n.flags == (member{}) { // since JDK 21
@@ -179,7 +179,7 @@ func (r *resolver) blob(b *blobLayout) {
 	}
 }
 
-// interpreter looks up where the interpreter's pieces are listed, if they are.
+// interpreter looks up the location of the list of the interpreter's pieces, if described.
 func (r *resolver) interpreter(b *blobLayout) {
 	if b.interpreter = r.static("AbstractInterpreter::_code"); b.interpreter == 0 {
 		return

@@ -7,27 +7,27 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// debugLayout is what is needed to find out which methods are at a place in compiled code. Where the VM keeps
-// that has changed twice: up to JDK 22 it is behind the code, since JDK 23 in memory of its own, and since
-// JDK 25 the pointers to methods are in other memory still.
+// debugLayout is the layout data needed to find the methods at a place in compiled code. The location of this data
+// changed twice: up to JDK 22 it follows the code, since JDK 23 it is in separate memory, and since JDK 25 the pointers
+// to methods are in a third memory block.
 type debugLayout struct {
-	known         bool   // else the VM does not describe it
+	known         bool   // whether the VM describes it
 	scopesPointer member // of the scopes; JDK 9 to 22
 	scopes        member // their offset; JDK 8, and since JDK 23
-	places, end   member // offsets of the table of places, and of what follows it
-	data          member // offset of the pointers, JDK 23 and 24 count from here
+	places, end   member // offsets of the table of places, and of its end
+	data          member // offset of the pointers; JDK 23 and 24 count from here
 	methods       member // offset of the pointers to methods; up to JDK 24
 
 	immutable, immutableSize member // memory with scopes and places; since JDK 23
-	mutable, mutableSize     member // memory with relocations and then the pointers to methods; since JDK 25
-	relocations              member // bytes of them
+	mutable, mutableSize     member // memory with relocations, followed by the pointers to methods; since JDK 25
+	relocations              member // size of the relocations
 
-	place       uint64 // bytes of an entry of the table
-	code, scope member // in an entry: offset in the code, and of the scope
-	bytes       uint64 // of an nmethod that hold all of this
+	place       uint64 // size of an entry of the table
+	code, scope member // fields of an entry: offset in the code, and of the scope
+	bytes       uint64 // size of the part of an nmethod that contains all these fields
 }
 
-// debug looks up where the VM keeps what it knows of places in compiled code.
+// debug looks up the location of the VM's data about places in compiled code.
 func (r *resolver) debug() (d debugLayout) {
 	d.place, d.code = r.l.sizes["PcDesc"], r.member("PcDesc::_pc_offset")
 	d.scope = r.member("PcDesc::_scope_decode_offset")
@@ -57,14 +57,14 @@ func (r *resolver) debug() (d debugLayout) {
 	return d
 }
 
-// debugInfo is where the VM keeps what it knows of the places in one piece of code.
+// debugInfo is the location of the VM's data about the places in one piece of code.
 type debugInfo struct {
 	places, placesEnd   uint64 // ascending by offset in the code
 	scopes, scopesEnd   uint64
 	methods, methodsEnd uint64 // pointers
 }
 
-// debugInfo reads where the VM keeps what it knows of a piece of code.
+// debugInfo reads the location of the VM's data about a piece of code.
 func (vm *VM) debugInfo(m *memory, c *Code) (i debugInfo) {
 	l := &vm.layout.debug
 	at := c.block.start + vm.layout.blobs.header
@@ -100,21 +100,22 @@ func (vm *VM) debugInfo(m *memory, c *Code) (i debugInfo) {
 	return i
 }
 
-// maxDebugInfo bounds what the VM keeps of one piece of code; its own limit of a method's code is far below.
+// maxDebugInfo bounds the VM's data about one piece of code; its own limit for a method's code is far lower.
 const maxDebugInfo = 1 << 30
 
-// noScope is that of places of which the VM knows nothing but the method.
+// noScope is the scope of places for which the VM knows only the method.
 const noScope = 0
 
-// entryScope stands for the instructions that make the frame: they belong to the method itself.
+// entryScope stands for the instructions that set up the frame: they belong to the method itself.
 const entryScope = -1
 
 // busyScope stands for a place that could not be read yet.
 const busyScope = -2
 
-// scopeAt returns the scope of the instruction at an address, or of the call that it is in: that of the first place
-// behind it, for a call's place is where it returns to, or else of the place at it, as the VM itself does it for
-// signals. Between two places that need not be exact, unless the VM runs with DebugNonSafepoints.
+// scopeAt returns the scope of the instruction, or of the call in progress, at an address. It is the scope of the first
+// place after the address, because the place of a call is its return address. If there is none, it is the scope of the
+// place at the address, as in the VM itself for signals. Between two places the result may be inexact, unless the VM
+// runs with DebugNonSafepoints.
 func (vm *VM) scopeAt(m *memory, c *Code, i debugInfo, addr uint64) int64 {
 	l := &vm.layout.debug
 	offset := int64(addr - c.block.code)
@@ -140,7 +141,7 @@ func (vm *VM) scopeAt(m *memory, c *Code, i debugInfo, addr uint64) int64 {
 		}
 	}
 	_, scope := place(low)
-	if scope == noScope { // the last one is where the code ends
+	if scope == noScope { // the last place is at the end of the code
 		if at, last := place(low - 1); at == offset {
 			scope = last
 		}
@@ -148,10 +149,10 @@ func (vm *VM) scopeAt(m *memory, c *Code, i debugInfo, addr uint64) int64 {
 	return scope
 }
 
-// maxInlined bounds the calls that are inlined into each other at one place: the VM's own limits are below 120.
+// maxInlined bounds the depth of inlined calls at one place: the VM's own limits are below 120.
 const maxInlined = 256
 
-// scopeBytes is the most bytes of the beginning of a scope: three numbers.
+// scopeBytes is the maximum size of the start of a scope: three numbers.
 const scopeBytes = 3 * unsigned5Bytes
 
 // lines returns the methods of a scope, the innermost first.
@@ -164,7 +165,7 @@ func (vm *VM) lines(m *memory, i debugInfo, scope int64, names map[uint64]method
 		at := i.scopes + uint64(scope)
 		b := make([]byte, min(scopeBytes, i.scopesEnd-at))
 		m.read(at, b)
-		var numbers [3]uint32 // the caller's scope, the method, and where in it
+		var numbers [3]uint32 // the caller's scope, the method, and the position in it
 		for k := range numbers {
 			var size int
 			if numbers[k], size = vm.layout.unsigned5(b); size == 0 && m.err == nil {
@@ -199,11 +200,11 @@ func (vm *VM) line(m *memory, method uint64, bci int, names map[uint64]methodNam
 	return out
 }
 
-// unsigned5Bytes is the most bytes of a number in HotSpot's UNSIGNED5 coding.
+// unsigned5Bytes is the maximum size of a number in HotSpot's UNSIGNED5 coding.
 const unsigned5Bytes = 5
 
-// unsigned5 reads a number in UNSIGNED5 coding: digits to base 64, the lowest first, of which the last one alone
-// is low, or is the fifth. Since JDK 20 no byte is zero. size is 0 if there is no number.
+// unsigned5 reads a number in UNSIGNED5 coding: base-64 digits, lowest first. The last digit is the first byte below
+// 192, or the fifth byte. Since JDK 20 no byte is zero. size is 0 if there is no number.
 func (l *Layout) unsigned5(b []byte) (v uint32, size int) {
 	high := 256 - 64
 	for i := range min(len(b), unsigned5Bytes) {
@@ -218,7 +219,7 @@ func (l *Layout) unsigned5(b []byte) (v uint32, size int) {
 	return 0, 0
 }
 
-// lineNumbers returns the line where a method begins, and that of one of its bytecodes; 0 where they are unknown.
+// lineNumbers returns the first line of a method, and the line of one of its bytecodes; 0 if unknown.
 func (vm *VM) lineNumbers(m *memory, method uint64, bci int) (start, line int) {
 	if bci == atEntry {
 		bci = 0
@@ -226,7 +227,7 @@ func (vm *VM) lineNumbers(m *memory, method uint64, bci int) (start, line int) {
 	return vm.layout.lineAt(vm.lineTable(m, method), bci)
 }
 
-// lineTable returns the table of a method's lines, and perhaps what is behind it; nil if it has none.
+// lineTable returns the table of a method's lines, possibly followed by other data, or nil if the method has no table.
 func (vm *VM) lineTable(m *memory, method uint64) []byte {
 	l := &vm.layout.names
 	if l.constMethodBytes == 0 {
@@ -246,14 +247,14 @@ func (vm *VM) lineTable(m *memory, method uint64) []byte {
 }
 
 const (
-	hasLines = 1       // in a method's flags: there is a table of lines behind its bytecodes
-	maxLines = 1 << 16 // bytes of that table that are read
+	hasLines = 1       // in a method's flags: a table of lines follows its bytecodes
+	maxLines = 1 << 16 // maximum size of that table in bytes
 	atEntry  = -1      // the bytecode index before the first one
-	nowhere  = -2      // that of no bytecode
+	nowhere  = -2      // not at any bytecode
 )
 
-// eachLine calls yield for the entries of a table of lines, until yield returns false: from a bytecode on it is in a
-// line.
+// eachLine calls yield for the entries of a table of lines until yield returns false. An entry is the line from a
+// bytecode index on.
 func (l *Layout) eachLine(table []byte, yield func(at, line int) bool) {
 	const endOfTable, escape = 0, 0xff
 	at, line := 0, 0
@@ -278,7 +279,7 @@ func (l *Layout) eachLine(table []byte, yield func(at, line int) bool) {
 	}
 }
 
-// sortLines returns the lines of a table as runtime.Function has them.
+// sortLines converts the lines of a table to a runtime.Function's Table.
 func (l *Layout) sortLines(table []byte) (sorted []byte) {
 	type entry struct{ at, line int }
 	var all []entry
@@ -295,7 +296,7 @@ func (l *Layout) sortLines(table []byte) (sorted []byte) {
 	return sorted
 }
 
-// lineAt returns the first line of a table, and that of a bytecode, as Method::line_number_from_bci does.
+// lineAt returns the first line of a table, and the line of a bytecode, like Method::line_number_from_bci.
 func (l *Layout) lineAt(table []byte, bci int) (start, line int) {
 	best := 0
 	l.eachLine(table, func(at, now int) bool {
@@ -317,8 +318,8 @@ func (l *Layout) lineAt(table []byte, bci int) (start, line int) {
 // maxLine is the last line that the format of class files can state.
 const maxLine = 1<<16 - 1
 
-// sameBlock reports whether a piece of code is still there. What was read of it since it was found is true then:
-// the VM frees nothing that belongs to it before. It reads past what m remembers, and leaves the error in m.
+// sameBlock reports whether a piece of code still exists. If so, all data read since it was found is valid: the VM
+// frees the code's data only together with the code. It bypasses the cache of m, and leaves the error in m.
 func (vm *VM) sameBlock(m *memory, c *Code) bool {
 	l := &vm.layout.blobs
 	m.r = vm.memory

@@ -10,14 +10,14 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// inline has a piece of code say which methods are at its places: up to 5 the outer one at bytecode 5; up to 9 the
-// inner one at bytecode 8, called from bytecode 0; behind that it is not known.
+// inline adds debug information to a piece of code: up to offset 5 the outer method at bytecode 5; up to 9 the inner
+// method at bytecode 8, called from bytecode 0; unknown after that.
 func (f *fakeVM) inline(code, outer, inner uint64) {
 	blob := code - 64
 	methods := f.place(make([]byte, 16)...)
 	f.put64(methods, outer)
 	f.put64(methods+8, inner)
-	scopes := f.place(0, // there is none at 0
+	scopes := f.place(0, // offset 0 means no scope
 		0, 1, 6, // 1: no caller, the first method, its bytecode 5
 		0, 1, 1, // 4
 		4, 2, 9) // 7
@@ -32,7 +32,7 @@ func (f *fakeVM) inline(code, outer, inner uint64) {
 	f.put32(blob+52, places+32-blob)
 }
 
-// TestInlined reads the methods at places of a piece of code, and none of them once the code has gone.
+// TestInlined reads the methods at places of a piece of code, and finds none after the code is gone.
 func TestInlined(t *testing.T) {
 	f := newFakeVM(t)
 	outer, inner := f.method("a/B", "c"), f.method("d/E", "f")
@@ -51,7 +51,7 @@ func TestInlined(t *testing.T) {
 	}
 	identify := func(place uint64) unwind.CodeID { return code.Identify(at+place-code.base, clock.Monotonic()) }
 	for place, want := range map[uint64][]runtime.Line{
-		0:  {line("a.B.c", 7)}, // the frame is being made
+		0:  {line("a.B.c", 7)}, // the frame is not complete yet
 		2:  {line("a.B.c", 9)},
 		4:  {line("a.B.c", 9)},
 		5:  {line("d.E.f", 4), line("a.B.c", 7)},
@@ -81,7 +81,7 @@ func TestInlined(t *testing.T) {
 	}
 }
 
-// TestRemembered: what is remembered of the code of all VMs is bounded, and given back.
+// TestRemembered: the remembered data of the code of all VMs is bounded, and is freed.
 func TestRemembered(t *testing.T) {
 	f := newFakeVM(t)
 	outer, inner := f.method("a/B", "c"), f.method("d/E", "f")
@@ -109,7 +109,7 @@ func TestRemembered(t *testing.T) {
 		t.Errorf("%d lines, %d bytes", n, all.bytes.Load())
 	}
 	had := all.bytes.Load()
-	for range 9 { // it is met all the time
+	for range 9 { // it is identified again and again
 		code.Trim(time.Time{})
 		if n := len(code.Lines(code.Identify(at+6-code.base, clock.Monotonic()))); n != 2 || all.bytes.Load() > 4*had {
 			t.Errorf("%d lines, %d bytes after %d", n, all.bytes.Load(), had)
@@ -121,9 +121,9 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestLineTable has lines as Method::line_number_from_bci finds them.
+// TestLineTable checks lines against Method::line_number_from_bci.
 func TestLineTable(t *testing.T) {
-	// 5 at 0, 6 at 4; in full 10 more bytes and 3 lines back: 3 at 14; 6 at 16
+	// 5 at 0, 6 at 4; in long form 10 more bytes and 3 lines back: 3 at 14; 6 at 16
 	table := []byte{0<<3 | 5, 4<<3 | 1, 0xff, 20, 5, 2<<3 | 3, 0, 1<<3 | 7}
 	for bci, want := range map[int]int{0: 5, 3: 5, 4: 6, 13: 6, 14: 3, 15: 3, 16: 6, 1000: 6} {
 		if start, line := (&Layout{}).lineAt(table, bci); start != 5 || line != want {
@@ -135,7 +135,7 @@ func TestLineTable(t *testing.T) {
 	}
 }
 
-// TestUnsigned5 has numbers as HotSpot's own tests have them.
+// TestUnsigned5 has the numbers of HotSpot's own tests.
 func TestUnsigned5(t *testing.T) {
 	for _, test := range []struct {
 		excluded byte

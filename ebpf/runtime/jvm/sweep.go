@@ -7,52 +7,51 @@ import (
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
-// kind says how a piece of code treats its stack.
+// kind is the way in which a piece of code uses its stack.
 type kind uint8
 
 const (
-	compiled         kind = iota // of a method: frames of a known size
+	compiled         kind = iota // a method: frames have a known size
 	stub                         // assembled by hand
 	adapter                      // between compiled code and the interpreter
 	interpreterCode              // runs in an interpreted frame
-	interpreterEntry             // makes one
-	exception                    // has the address that an exception came from in rdx, for a return address
+	interpreterEntry             // sets up an interpreted frame
+	exception                    // uses rdx, the address that an exception came from, as return address
 )
 
-// piece is code that was made in one go.
+// piece is code that was generated as a unit.
 type piece struct {
 	kind     kind
 	code     []byte
-	size     int64 // of a compiled frame, from sp up to the CFA; 0: there is none
-	complete int   // offset from where on the compiled frame is there; -1: never
-	fixed    int64 // of interpreterEntry: bytes below rbp that every interpreted frame has
+	size     int64 // of a compiled frame, from sp up to the CFA; 0 if there is none
+	complete int   // offset at which the compiled frame is complete; -1 if never
+	fixed    int64 // for interpreterEntry: bytes below rbp that every interpreted frame has
 }
 
-// sweep walks through code from its first instruction to the last and follows what it
-// does to the stack. HotSpot emits instructions without gaps, and where it puts data
-// among them, the next return makes up for it.
+// sweep walks through code from its first instruction to the last and tracks its changes to the stack. HotSpot emits
+// instructions without gaps; errors from data among them end at the next return.
 type sweep struct {
 	piece
 	known   map[int]target // frames at the targets of jumps
-	guessed map[int]bool   // where the frame was not known
-	again   bool           // it is now: a jump leads back there
+	guessed map[int]bool   // places where the frame was not known
+	again   bool           // the frame at a guessed place is now known from a jump back to it
 	rules   []rowAt
 }
 
-// target is what is known of the target of a jump.
+// target is the known frame at the target of a jump.
 type target struct {
 	frame
-	sure bool // else it follows from a guess
+	sure bool // false if it follows from a guess
 }
 
-// rowAt is the rule that holds from an offset on.
+// rowAt is the rule from an offset on.
 type rowAt struct {
 	at     int
 	rule   unwind.WideRule
-	framed bool // an interpreted frame is there, with its method
+	framed bool // an interpreted frame with its method is there
 }
 
-// rules returns the rules that hold in a piece of code, from offset 0 on.
+// rules returns the rules of a piece of code, from offset 0 on.
 func (p piece) rules() []rowAt {
 	s := sweep{piece: p, known: map[int]target{}, guessed: map[int]bool{}}
 	s.run()
@@ -63,13 +62,13 @@ func (p piece) rules() []rowAt {
 	return s.rules
 }
 
-// enter is how stubs begin that have a frame pointer: push rbp; mov rbp,rsp. Data may lie before them.
+// enter is the first instructions of stubs with a frame pointer: push rbp; mov rbp,rsp. Data may precede them.
 var enter = []byte{0x55, 0x48, 0x8b, 0xec}
 
-// maxTurns bounds how often code is looked at again.
+// maxTurns bounds the extra passes over the code.
 const maxTurns = 3
 
-// first is the frame at the first instruction.
+// first returns the frame at the first instruction.
 func (s *sweep) first() frame {
 	switch s.kind {
 	case interpreterCode:
@@ -80,8 +79,7 @@ func (s *sweep) first() frame {
 	return entryFrame
 }
 
-// unreached is the frame at an instruction that is reached by no jump that was seen,
-// nor from above.
+// unreached returns the frame at an instruction that neither a known jump nor the instruction before it reaches.
 func (s *sweep) unreached(at int) frame {
 	switch {
 	case s.kind == interpreterCode || s.kind == interpreterEntry:
@@ -94,7 +92,7 @@ func (s *sweep) unreached(at int) frame {
 
 func (s *sweep) isComplete(at int) bool { return s.size > 0 && s.complete >= 0 && at >= s.complete }
 
-// whole is the frame of a compiled method.
+// whole returns the frame of a compiled method.
 func (s *sweep) whole() frame {
 	f := frame{depth: s.size}
 	if s.size >= 2*wordSize {
@@ -127,7 +125,7 @@ func (s *sweep) run() {
 		next := at + in.Length
 		if s.kind == stub {
 			if begins := bytes.Index(s.code[at:min(next+len(enter)-1, len(s.code))], enter); begins > 0 {
-				at, reached = at+begins, false // it was data, and no instruction
+				at, reached = at+begins, false // the bytes were data, not an instruction
 				continue
 			}
 		}
@@ -146,7 +144,7 @@ func (s *sweep) run() {
 	}
 }
 
-// correct makes f what it is known to be at some places.
+// correct replaces f at places where the frame is known.
 func (s *sweep) correct(f *frame, at int, in *x86.Instruction) {
 	switch {
 	case s.kind == compiled && at == s.complete && s.size > 0 && f.form == bySP:
@@ -157,11 +155,11 @@ func (s *sweep) correct(f *frame, at int, in *x86.Instruction) {
 	}
 }
 
-// callsStub reports whether a jump to elsewhere is at an offset: with mov rbx before it,
-// a stub that compiled code calls instead of a method that is not compiled.
+// callsStub reports whether a jump out of the piece is at an offset: with mov rbx before it, the jump is a stub that
+// compiled code calls instead of a method that is not compiled.
 func (s *sweep) callsStub(at int) bool { return at+5 <= len(s.code) && s.code[at] == 0xe9 }
 
-// step is f after an instruction that goes on.
+// step returns f after an instruction that continues at the next one.
 func (s *sweep) step(f frame, e x86.Effect) frame {
 	if s.kind == interpreterEntry {
 		return s.enter(f, e)
@@ -172,14 +170,14 @@ func (s *sweep) step(f frame, e x86.Effect) frame {
 	next := f.after(e, s.kind)
 	whole := s.kind == compiled && f.form == bySP && f.depth == s.size && f.depth > 2*wordSize
 	if whole && next.form == bySP && next.depth < f.depth && e.Kind != x86.Add {
-		return f // it never pops of its frame: left over where C1 has put a jump over longer instructions
+		return f // a compiled frame never pops its own part: these bytes are remains that a jump of C1 skips
 	}
 	return next
 }
 
-// enter is f after an instruction of code that makes an interpreted frame: it pops the
-// return address, makes room for variables, pushes it again, then rbp, and then the
-// caller's stack pointer, which is in r13.
+// enter returns f after an instruction of code that sets up an interpreted frame. Such code pops the return address,
+// makes room for variables, pushes the return address again, then rbp, and then the caller's stack pointer, which is in
+// r13.
 func (s *sweep) enter(f frame, e x86.Effect) frame {
 	if f == entryFrame {
 		f = frame{form: bySender, sender: r13, depth: wordSize}
@@ -194,7 +192,7 @@ func (s *sweep) enter(f frame, e x86.Effect) frame {
 	return next
 }
 
-// pushed returns by how many bytes an instruction lets the stack grow.
+// pushed returns the number of bytes by which an instruction grows the stack.
 func pushed(e x86.Effect) int64 {
 	switch {
 	case e.Kind == x86.Push || e.Kind == x86.Pop || e.Kind == x86.Add,
@@ -204,12 +202,12 @@ func pushed(e x86.Effect) int64 {
 	return 0
 }
 
-// framed reports whether f is an interpreted frame that has its method, and all else that each has.
+// framed reports whether f is an interpreted frame with its method and all other fixed parts.
 func (s *sweep) framed(f frame) bool {
 	return f.form == interpreted && (s.kind != interpreterEntry || f.depth >= s.fixed)
 }
 
-// jump notes the frame at the target of a jump. What is sure counts for more.
+// jump notes the frame at the target of a jump. A sure frame replaces a guess.
 func (s *sweep) jump(to int, f frame, sure bool) {
 	if to < 0 || to >= len(s.code) || f.form == unknownForm {
 		return

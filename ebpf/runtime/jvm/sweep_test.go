@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// assemble joins bytes in hex, one instruction a line; what follows // is the
-// instruction as objdump shows it.
+// assemble joins bytes in hex, one instruction a line; the text after // is the instruction as objdump shows it.
 func assemble(t *testing.T, text string) []byte {
 	t.Helper()
 	var code []byte
@@ -25,8 +24,7 @@ func assemble(t *testing.T, text string) []byte {
 	return code
 }
 
-// TestSweep has code as HotSpot 17 and 25 made it, cut short. Which rule holds where
-// follows from what the instructions do.
+// TestSweep has code that HotSpot 17 and 25 made, shortened. The expected rules follow from the instructions.
 func TestSweep(t *testing.T) {
 	const entry, whole = "cfa=sp+8", "cfa=sp+64 fp=*(cfa-16)"
 	const interpretedFrame = "cfa=*(fp-8)+0 fp=*(fp+0) ra=*(fp+8)"
@@ -255,8 +253,8 @@ func mapsKeys(a, b map[int]string) func(func(int) bool) {
 	}
 }
 
-// TestLeftOver has what C1 leaves where it jumps over longer instructions: bytes that
-// look as if the frame was popped.
+// TestLeftOver has the remains of C1 where it jumps over longer instructions: bytes that look as if the frame was
+// popped.
 func TestLeftOver(t *testing.T) {
 	code := append(assemble(t, "eb 01 5d"), bytes.Repeat([]byte{0x90}, 4)...)
 	for _, r := range (piece{kind: compiled, code: code, size: 64, complete: 0}).rules() {
@@ -266,7 +264,7 @@ func TestLeftOver(t *testing.T) {
 	}
 }
 
-// FuzzSweep checks that rules come in order, and that there is an end.
+// FuzzSweep checks that rules are in order, and that the sweep ends.
 func FuzzSweep(f *testing.F) {
 	f.Add([]byte{0x62, 0xf1, 0x7c, 0x48, 0x58, 0xc1})
 	f.Add([]byte{0x66, 0x66, 0x66, 0x48, 0x89, 0x84, 0x24, 0, 0, 1, 0})

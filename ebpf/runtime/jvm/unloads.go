@@ -7,15 +7,15 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// perfLayout is what is needed to find a counter among the VM's performance data (HotSpot, perfMemory.hpp).
+// perfLayout is the layout data needed to find a counter in the VM's performance data (HotSpot, perfMemory.hpp).
 type perfLayout struct {
-	start uint64 // ELF virtual address of a pointer to the data; 0: the VM does not describe them
+	start uint64 // ELF virtual address of a pointer to the data; 0 if the VM does not describe the data
 
-	used, firstEntry, entries                   member // of the beginning
-	length, name, elements, dataType, dataThere member // of an entry
+	used, firstEntry, entries                   member // in the header
+	length, name, elements, dataType, dataThere member // in an entry
 }
 
-// Of performance data there are 64 KiB unless -XX:PerfDataMemorySize says otherwise.
+// The performance data takes 64 KiB unless -XX:PerfDataMemorySize says otherwise.
 const (
 	maxPerfData   = 1 << 20
 	perfLong      = 'J'
@@ -40,7 +40,7 @@ func (r *resolver) perf() perfLayout {
 	return p
 }
 
-// Unloads implements runtime.Unloading: a class is counted before the memory of its methods is another's.
+// Unloads implements runtime.Unloading: the VM counts an unloaded class before it reuses the memory of its methods.
 func (i *interpreter) Unloads(process runtime.Memory, bias uint64) (counter uint64, err error) {
 	l := &i.layout.perf
 	if l.start == 0 {
@@ -57,7 +57,7 @@ func (i *interpreter) Unloads(process runtime.Memory, bias uint64) (counter uint
 	if m.err == nil && (used < maxPerfHeader || used > maxPerfData) {
 		return 0, fmt.Errorf("%d bytes of performance data: %w", used, errNoCounter)
 	}
-	data := make([]byte, used) // none after an error
+	data := make([]byte, used) // empty after an error
 	m.read(start, data)
 	if m.err != nil {
 		return 0, m.err
@@ -80,7 +80,7 @@ func (i *interpreter) Unloads(process runtime.Memory, bias uint64) (counter uint
 	return 0, errNoCounter
 }
 
-// counter returns where in an entry the number is, if it is the one of unloaded classes.
+// counter returns the offset of the number in an entry, if the entry is the counter of unloaded classes.
 func (l *perfLayout) counter(entry []byte) (there uint64, ok bool) {
 	name, data := l.name.of(entry), l.dataThere.of(entry)
 	fits := func(at int64, bytes int) bool { return at >= 0 && at <= int64(len(entry)-bytes) }

@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// count gives the VM performance data with some counters, and returns where each has its number.
+// count gives the VM performance data with some counters, and returns the address of each number.
 func (f *fakeVM) count(names ...string) (numbers []uint64) {
 	const bytes = 64
 	start := f.place(make([]byte, bytes*(1+len(names)))...)
@@ -55,7 +55,7 @@ func TestUnloads(t *testing.T) {
 	}
 }
 
-// FuzzUnloads: the number is in the data, whatever these are.
+// FuzzUnloads: the number is inside the data, for any data.
 func FuzzUnloads(f *testing.F) {
 	f.Add([]byte{68, 4, 84, 12}, uint64(0))
 	f.Fuzz(func(t *testing.T, changes []byte, seed uint64) {

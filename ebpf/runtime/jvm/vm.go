@@ -16,23 +16,22 @@ type VM struct {
 	layout *Layout
 	bias   uint64 // of libjvm
 	memory runtime.Memory
-	view   io.ReaderAt // of the memory, while a page is made
+	view   io.ReaderAt // of the memory, while a page is built
 	heaps  []heap
 	low    uint64 // of the code cache
 	high   uint64
 
-	interpreter uint64              // where its pieces are listed, 0 until that is known
-	texts       map[uint64]string   // C strings by address: names of pieces that are no methods
+	interpreter uint64              // location of the list of its pieces, 0 if unknown
+	texts       map[uint64]string   // C strings by address: names of pieces that are not methods
 	long        map[uint64]*longOne // by start
-	longRules   int                 // of those, and of some that were forgotten
+	longRules   int                 // number of rules of long, and of some forgotten pieces
 }
 
 // MaxCache bounds the code cache: HotSpot's own limit is 2 GiB.
 const MaxCache = 4 << 30
 
-// Open returns the VM of a process that has mapped libjvm, which layout is of, at a load
-// bias. memory is that of the process, by address. It returns ErrNotReady while the VM
-// has no code cache.
+// Open returns the VM of a process that has mapped libjvm with the given layout, at a load bias. memory is the memory
+// of the process, by address. Open returns ErrNotReady while the VM has no code cache.
 func Open(layout *Layout, bias uint64, memory runtime.Memory) (*VM, error) {
 	vm := &VM{
 		layout: layout, bias: bias, memory: memory, view: memory,
@@ -50,8 +49,8 @@ func Open(layout *Layout, bias uint64, memory runtime.Memory) (*VM, error) {
 	return vm, nil
 }
 
-// readBounds reads where the code cache may grow. A VM that has just begun adds its heaps one by one, after it has
-// reserved the memory of all and noted the bounds of that.
+// readBounds reads the bounds of the code cache, including room to grow. A VM that has just started adds its heaps one
+// by one, after it has reserved the memory of all heaps and recorded the bounds of that memory.
 func (vm *VM) readBounds() error {
 	vm.low, vm.high = vm.heaps[0].start, vm.heaps[0].end
 	for _, h := range vm.heaps {
@@ -68,21 +67,21 @@ func (vm *VM) readBounds() error {
 	return m.err
 }
 
-// Bounds returns the addresses between which the code cache may grow.
+// Bounds returns the address bounds of the code cache, including room to grow.
 func (vm *VM) Bounds() (low, high uint64) { return vm.low, vm.high }
 
 // heap is a part of the code cache.
 type heap struct {
-	start, end uint64 // that it may use
-	low, high  uint64 // that it uses
+	start, end uint64 // reserved
+	low, high  uint64 // in use
 	segments   uint64 // address of a byte for each segment
 	shift      uint8  // log2 of a segment's bytes
 }
 
-// maxHeaps bounds the parts of a code cache; there are three.
+// maxHeaps bounds the number of parts of a code cache; there are three.
 const maxHeaps = 16
 
-// readHeaps reads where the parts of the code cache are. They grow.
+// readHeaps reads the locations of the parts of the code cache. The parts grow.
 func (vm *VM) readHeaps() error {
 	m := memory{r: vm.view}
 	l := &vm.layout.blobs
@@ -130,7 +129,7 @@ func (vm *VM) heap(m *memory, at uint64) (heap, error) {
 	switch {
 	case m.err != nil:
 		return h, m.err
-	case at == 0 || h.end == 0 || h.low == h.high || h.segments == 0: // they are set one after another
+	case at == 0 || h.end == 0 || h.low == h.high || h.segments == 0: // the VM sets these one after another
 		return h, ErrNotReady
 	case shift < 3 || shift > 16 || h.start > h.low || h.low > h.high || h.high > h.end ||
 		h.end-h.start > MaxCache || h.end > 1<<47:
@@ -140,22 +139,22 @@ func (vm *VM) heap(m *memory, at uint64) (heap, error) {
 	return h, nil
 }
 
-// block is a block of a heap that is in use, and what it says of its code.
+// block is a used block of a heap, and its description of its code.
 type block struct {
 	start, end  uint64 // header included
 	shift       uint8  // log2 of the bytes of its heap's segments
 	name        uint64 // C string
 	code, limit uint64 // the instructions
-	frame       int64  // bytes of a frame, 0: none
-	complete    int64  // offset in the code from where on it is there; negative: never
-	method      uint64 // if it is one's
+	frame       int64  // size of a frame in bytes, 0 if none
+	complete    int64  // offset in the code at which the frame is complete; negative if never
+	method      uint64 // 0 if it is not the code of a method
 	compileID   uint64
 }
 
-// maxBlocks bounds those of a page: a segment is at least eight bytes.
+// maxBlocks bounds the blocks of a page: a segment is at least eight bytes.
 const maxBlocks = 1 << 14
 
-// blocks returns the blocks in use that have a part in [lo, hi), in their order.
+// blocks returns the used blocks that overlap [lo, hi), in address order.
 func (vm *VM) blocks(lo, hi uint64) ([]block, error) {
 	found, beyond, err := vm.blocksSoFar(lo, hi)
 	if err == nil && beyond { // the heaps may have grown
@@ -172,8 +171,8 @@ func (vm *VM) blocks(lo, hi uint64) ([]block, error) {
 	return found, err
 }
 
-// blocksSoFar returns what blocks does, of heaps as they were when they were read, in the order of these. beyond says
-// that the memory or a block ends beyond them.
+// blocksSoFar does the same for the heaps as they were last read, in the order of the heaps. beyond reports whether
+// [lo, hi) or a block ends outside the known part of the heaps.
 func (vm *VM) blocksSoFar(lo, hi uint64) (found []block, beyond bool, err error) {
 	beyond = !slices.ContainsFunc(vm.heaps, func(h heap) bool { return lo >= h.low && hi <= h.high })
 	for _, h := range vm.heaps {
@@ -200,8 +199,8 @@ func (vm *VM) blocksSoFar(lo, hi uint64) (found []block, beyond bool, err error)
 	return found, beyond, nil
 }
 
-// firstBlock returns the start of the block that holds addr, or of the free memory
-// there: a segment's byte says how many segments, at least, its block began before.
+// firstBlock returns the start of the block, or of the free memory, that contains addr: a segment's byte is the minimum
+// number of segments between the start of its block and the segment.
 func (vm *VM) firstBlock(h *heap, addr uint64) (uint64, error) {
 	const free = 0xff
 	m := memory{r: vm.view}
@@ -225,13 +224,13 @@ func (vm *VM) firstBlock(h *heap, addr uint64) (uint64, error) {
 	return 0, fmt.Errorf("code heap at 0x%x: no block holds 0x%x: %w", h.low, addr, errImplausible)
 }
 
-// Why there is no block at an address.
+// The reasons why there is no block at an address.
 var (
 	errUnused = errors.New("not used yet")
-	errBeyond = errors.New("it ends beyond its heap") // which has grown, or the memory is not used yet
+	errBeyond = errors.New("it ends beyond its heap") // the heap has grown, or the memory is not used yet
 )
 
-// block reads the block at an address. Of one that is free, only the length is returned.
+// block reads the block at an address. For a free block, it returns only the length.
 func (vm *VM) block(h *heap, at uint64) (block, uint64, error) {
 	l := &vm.layout.blobs
 	m := memory{r: vm.view}
@@ -257,8 +256,8 @@ func (vm *VM) block(h *heap, at uint64) (block, uint64, error) {
 	return vm.parse(b, at, h.shift), length, nil
 }
 
-// parse reads what a block says of its code. Without code, or if it makes no sense,
-// because it is being made for example, end is 0.
+// parse decodes a block's description of its code. end is 0 if the block has no code, or is inconsistent, for example
+// because the VM is just writing it.
 func (vm *VM) parse(b []byte, at uint64, shift uint8) block {
 	l := &vm.layout.blobs
 	blob := b[l.header:]
@@ -268,7 +267,7 @@ func (vm *VM) parse(b []byte, at uint64, shift uint8) block {
 		name:  binary.LittleEndian.Uint64(blob[l.name:]),
 		frame: max(0, wordSize*l.frameSize.of(blob)), complete: l.complete.of(blob),
 	}
-	if strings.HasSuffix(vm.text(out.name), methodSuffix) { // else there are other things in these places
+	if strings.HasSuffix(vm.text(out.name), methodSuffix) { // other blobs have other data in these places
 		out.method, out.compileID = binary.LittleEndian.Uint64(blob[l.method:]), uint64(l.compileID.of(blob))
 	}
 	if l.codeBegin != 0 {
@@ -282,7 +281,7 @@ func (vm *VM) parse(b []byte, at uint64, shift uint8) block {
 	return out
 }
 
-// methodSuffix ends HotSpot's names of compiled methods and of those that call native ones.
+// methodSuffix ends HotSpot's names of compiled methods and of wrappers that call native methods.
 const methodSuffix = "nmethod"
 
 // of returns the number in an object.

@@ -14,10 +14,10 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// fakeMemory is the memory of a process from fakeBase on, and nothing else.
+// fakeMemory is the memory of a process from fakeBase on. All other addresses are unreadable.
 type fakeMemory struct {
 	b    []byte
-	free uint64 // what was not placed yet
+	free uint64 // address of the unused rest
 }
 
 const (
@@ -55,7 +55,7 @@ func (m *fakeMemory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 
 func (m *fakeMemory) at(addr uint64) []byte { return m.b[addr-fakeBase:] }
 
-// place puts bytes somewhere and returns where.
+// place puts bytes into free memory and returns their address.
 func (m *fakeMemory) place(b ...byte) uint64 {
 	addr := m.free
 	copy(m.at(addr), b)
@@ -122,7 +122,7 @@ func (m *fakeMemory) describe(fields []fakeField, sizes map[string]uint64) map[s
 	return symbols
 }
 
-// fakeFields are laid out as in no version of HotSpot.
+// fakeFields returns a layout that no version of HotSpot has.
 func fakeFields(heaps, bounds, perf uint64) []fakeField {
 	return []fakeField{
 		{"ConstMethod::_flags", "u2", 18, false}, {"ConstMethod::_code_size", "u2", 20, false},
@@ -160,11 +160,11 @@ var fakeSizes = map[string]uint64{"HeapBlock": 8, "ConstantPool": 24, "ConstMeth
 type fakeVM struct {
 	*fakeMemory
 	layout   *Layout
-	segments uint64 // the map of them
-	next     uint64 // where the next block begins
-	bounds   uint64 // where those of all heaps are
-	perf     uint64 // where the pointer to performance data is
-	used     uint64 // where the end of what the heap uses is
+	segments uint64 // address of the segment map
+	next     uint64 // start of the next block
+	bounds   uint64 // address of the bounds of all heaps
+	perf     uint64 // address of the pointer to performance data
+	used     uint64 // address of the end of the used part of the heap
 }
 
 func newFakeVM(t testing.TB) *fakeVM {
@@ -199,7 +199,7 @@ func newFakeVM(t testing.TB) *fakeVM {
 	return f
 }
 
-// block adds a block in use and returns where its code is.
+// block adds a used block and returns the address of its code.
 func (f *fakeVM) block(name string, frame, complete, method, id uint64, code []byte) uint64 {
 	const header, blob = 8, 64
 	at := f.next
@@ -246,7 +246,7 @@ func (f *fakeVM) method(class, name string) uint64 {
 	return method
 }
 
-// TestBoundsOfAllHeaps: a VM that has begun only the first of its heaps has the bounds of all.
+// TestBoundsOfAllHeaps: a VM that has set up only the first of its heaps has the bounds of all heaps.
 func TestBoundsOfAllHeaps(t *testing.T) {
 	f := newFakeVM(t)
 	f.put64(f.bounds, heapBase-heapSize)
@@ -262,8 +262,8 @@ func TestBoundsOfAllHeaps(t *testing.T) {
 
 const pageShift = 13
 
-// TestGrownHeap: a block that goes beyond the end that the heap had, or whose header does, is found once the heap has
-// grown, though its page ends where the heap did.
+// TestGrownHeap: a block that extends past the old end of the heap, or whose header does, is found after the heap has
+// grown, although its page ends at the old end.
 func TestGrownHeap(t *testing.T) {
 	code := assemble(t, "55\n48 83 ec 30\n90\n48 83 c4 30\n5d\nc3")
 	const end = heapBase + 1<<pageShift
@@ -333,7 +333,7 @@ func TestPage(t *testing.T) {
 	checkChanges(t, f, vm, pages, one)
 }
 
-// checkChanges changes what pages are about.
+// checkChanges changes the memory that pages describe.
 func checkChanges(t *testing.T, f *fakeVM, vm *VM, pages map[uint64]*Page, one uint64) {
 	if changed, err := vm.Changed(pages); len(changed) > 0 || err != nil {
 		t.Errorf("pages %d have changed, %v", changed, err)
@@ -350,7 +350,7 @@ func checkChanges(t *testing.T, f *fakeVM, vm *VM, pages map[uint64]*Page, one u
 		again.Code[1] != pages[0].Code[1] {
 		t.Errorf("the code that has changed is not read again, or other code is: %v", err)
 	}
-	stub := uint64(heapBase + 1<<pageShift + 0x80) // made after its page was
+	stub := uint64(heapBase + 1<<pageShift + 0x80) // made after its page was built
 	copy(f.at(stub), assemble(t, "48 83 ec 30\n90\n48 83 c4 30\nc3"))
 	if changed, _ := vm.Changed(map[uint64]*Page{1: pages[1]}); !slices.Equal(changed, []uint64{1}) {
 		t.Errorf("pages %d have changed, want the second", changed)
@@ -381,7 +381,7 @@ func checkChanges(t *testing.T, f *fakeVM, vm *VM, pages map[uint64]*Page, one u
 	}
 }
 
-// TestNotHotSpot has libraries that call themselves libjvm.
+// TestNotHotSpot reads libraries that are named libjvm.
 func TestNotHotSpot(t *testing.T) {
 	m := newFakeMemory()
 	if _, err := readLayout(map[string]uint64{}, fakeBias, m); !errors.Is(err, ErrNotHotSpot) {
@@ -394,8 +394,8 @@ func TestNotHotSpot(t *testing.T) {
 	}
 }
 
-// TestNotRelocated: a VM whose library the dynamic loader has not relocated to the end has link-time addresses in its
-// description, and is asked again.
+// TestNotRelocated: a VM whose library is not fully relocated by the dynamic loader has link-time addresses in its
+// description, and a later attempt succeeds.
 func TestNotRelocated(t *testing.T) {
 	const linkTime = fakeBias - 0x100
 	m := newFakeMemory()
@@ -432,7 +432,7 @@ func FuzzVM(f *testing.F) {
 		vm.block("Interpreter", 0, 0, 0, 0, make([]byte, 700))
 		for ; len(changes) >= 3; changes = changes[3:] {
 			at := (seed + uint64(changes[0])<<8 + uint64(changes[1])) % uint64(len(vm.b))
-			if seed%2 == 0 { // of the heap
+			if seed%2 == 0 { // an address in the heap
 				at = heapBase - fakeBase + at%512
 			}
 			vm.b[at] = changes[2]

@@ -1,4 +1,4 @@
-// Package languages is the table of the language runtimes that the profiler knows.
+// Package languages is the table of the language runtimes that the profiler supports.
 package languages
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime/v8"
 )
 
-// All returns the languages. One file is a runtime of the first that detects it.
+// All returns the languages. If several languages detect a file, the first one is used.
 func All() []runtime.Language {
 	return []runtime.Language{
 		jvm.New(),

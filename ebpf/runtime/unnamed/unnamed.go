@@ -1,5 +1,5 @@
-// Package unnamed knows interpreters whose functions are not named yet. Each native frame that runs their functions has
-// a frame that says so, such as [PHP code]. What is known of a language is a line of a table.
+// Package unnamed detects interpreters whose functions are not named yet. Each native frame that runs their functions
+// gets a placeholder frame, such as [PHP code]. Each language is one line of a table.
 package unnamed
 
 import (
@@ -10,18 +10,18 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// language is what is known of one. All symbols are those that a file exports, which it keeps when it is stripped.
+// language describes one interpreter. All symbols are exported symbols, which remain in a stripped file.
 type language struct {
 	name string
-	mark string // a file that has this is the interpreter
-	made string // what the code that it makes is, its own or regular expressions, where no perf map names it
-	// Functions that run those of the language, best first: the first group counts of which the file has any. Where
-	// the evaluation loop is not exported, they are the ways into it. None: all that runs is code that was made.
+	mark string // a file with this symbol is the interpreter
+	made string // the frame for its JIT code (also of regular expressions) that no perf map names
+	// Functions that run functions of the language, best group first: the first group with a symbol in the file is
+	// used. If the evaluation loop is not exported, they are its entry points. If nil, all code is JIT code.
 	run  [][]string
-	hint string // what gives the code that it makes names; "": nothing does
+	hint string // how to get names for its JIT code; "" if there is no way
 }
 
-// table has the languages. Those of one file go by the first mark that it has.
+// table has the languages. If a file has several marks, the first one in the table is used.
 var table = []language{
 	{"PHP", "zend_execute", "[code made by PHP]", [][]string{{"execute_ex"}}, ""},
 	{"Ruby", "ruby_run_node", "[Ruby code]", [][]string{
@@ -44,10 +44,10 @@ var table = []language{
 	{"Guile", "scm_init_guile", "[code made by Guile]", nil, ""},
 }
 
-// Language detects those interpreters. It implements runtime.Language.
+// Language detects these interpreters. It implements runtime.Language.
 type Language struct{}
 
-// Detect implements runtime.Language. It goes by what the file exports.
+// Detect implements runtime.Language. It searches the exported symbols of the file.
 func (Language) Detect(_ string, file *elffile.File) runtime.Library {
 	i := slices.IndexFunc(table, func(l language) bool { return len(exported(file, l.mark)) > 0 })
 	if i < 0 {
@@ -64,7 +64,7 @@ func (Language) Detect(_ string, file *elffile.File) runtime.Library {
 	return nil
 }
 
-// exported returns where the functions lie that a file has of those.
+// exported returns the code ranges of the given functions that the file exports.
 func exported(file *elffile.File, functions ...string) (found []runtime.Range) {
 	for _, name := range functions {
 		if s, ok, err := file.DynamicSymbol(name); ok && err == nil && s.Size > 0 {
@@ -74,13 +74,13 @@ func exported(file *elffile.File, functions ...string) (found []runtime.Range) {
 	return found
 }
 
-// library is a file that has an interpreter. It implements runtime.Unnamed.
+// library is a file that contains an interpreter. It implements runtime.Unnamed.
 type library struct {
 	language *language
 	ranges   []runtime.Range
 }
 
-// Attach implements runtime.Library: there are no rows of code that it makes.
+// Attach implements runtime.Library: JIT code of the listed languages has no rows.
 func (*library) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
 
 // Unnamed implements runtime.Unnamed.

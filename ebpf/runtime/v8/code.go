@@ -7,30 +7,30 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Limits on what is read to find the code that an instruction belongs to.
+// Limits on the search for the code that contains an instruction.
 const (
-	codeAlignment = 64        // of the first instruction
-	maxCode       = 256 << 10 // bytes from there to an instruction
-	maxMistaken   = 16        // words on the way that look like the head of code
-	codePage      = 4 << 10   // read at once
+	codeAlignment = 64        // alignment of the first instruction
+	maxCode       = 256 << 10 // bytes from the first instruction to the searched one
+	maxMistaken   = 16        // false heads that are skipped
+	codePage      = 4 << 10   // bytes of one read
 )
 
-// code is machine code that V8 made of a function.
+// code is machine code that V8 compiled from a function.
 type code struct {
-	low, high uint64 // its instructions
-	from      tagged // what it was made from: bytecode, or what is needed to deoptimise it
-	positions tagged // a byte array: what its parts belong to
-	stamp     uint64 // of its head
+	low, high uint64 // address range of its instructions
+	from      tagged // source of the code: bytecode, or the deoptimisation data
+	positions tagged // a byte array with the source positions of its parts
+	stamp     uint64 // hash of its head
 }
 
-// codeAt returns the code that an instruction belongs to. V8 keeps no table of its code: the head is searched for
-// among what lies below the instruction.
+// codeAt returns the code that contains an instruction. V8 keeps no table of its code: codeAt searches the memory below
+// the instruction for the head.
 func (m *reader) codeAt(pc uint64) (c code) {
 	page := make([]byte, codePage)
 	mistaken := 0
 	for at := pc &^ (codePage - 1); pc-at < maxCode && m.err == nil; at -= codePage {
 		m.read(at, page)
-		// The last head in the page whose instructions begin at pc or below.
+		// The last head in the page whose instructions start at pc or below.
 		low := min(pc, at+codePage-8+uint64(m.l.StreamStart)) &^ (codeAlignment - 1)
 		for ; m.err == nil && low >= at+uint64(m.l.StreamStart); low -= codeAlignment {
 			head := body(page).word(int(low-at) - m.l.StreamStart)
@@ -65,7 +65,7 @@ func (m *reader) isMapOf(v tagged, typ int) bool {
 	return got == typ
 }
 
-// code reads the code whose instructions begin at low.
+// code reads the code whose instructions start at low.
 func (m *reader) code(low uint64) (c code) {
 	stream := tagged((low - uint64(m.l.StreamStart)) | strong)
 	head := m.typed(stream, 16, m.l.TypeStream)
@@ -87,7 +87,7 @@ func (m *reader) code(low uint64) (c code) {
 	return c
 }
 
-// stamp is a number of a head and of what describes the code. The first words say what both are.
+// stamp hashes words of a head and of the object that describes the code. The first words of both identify their types.
 func (l *Layout) stamp(head, described body) uint64 {
 	return runtime.Fold([]uint64{
 		uint64(head.word(0)), uint64(head.word(8)), uint64(described.word(0)), uint64(described.u32(l.CodeSize)),
@@ -95,7 +95,7 @@ func (l *Layout) stamp(head, described body) uint64 {
 	})
 }
 
-// maxCodeBudget is the bytes that are read for code, without the texts of scripts.
+// maxCodeBudget is the number of bytes that may be read for one piece of code, without the texts of scripts.
 const maxCodeBudget = 2 << 20
 
 // MachineCode implements runtime.Compiling.
@@ -124,7 +124,8 @@ func (i *interpreter) MachineCode(memory runtime.Memory, pc, function uint64) (r
 	return runtime.MachineCode{Low: c.low, High: c.high, Stamp: c.stamp, Function: out}, nil
 }
 
-// Stamp implements runtime.Compiling. It takes two reads: what the words lead to is what it was if they are.
+// Stamp implements runtime.Compiling. It takes two reads: if the words are unchanged, so are the objects that they
+// point to.
 func (i *interpreter) Stamp(memory runtime.Memory, low uint64) uint64 {
 	m := newReader(&i.layout, memory, i.lines)
 	stream := tagged((low - uint64(m.l.StreamStart)) | strong)
@@ -140,7 +141,7 @@ func (i *interpreter) Stamp(memory runtime.Memory, low uint64) uint64 {
 	return m.l.stamp(head, b)
 }
 
-// describedBytes is how many bytes of an object that describes code are read.
+// describedBytes is the number of bytes that are read of an object that describes code.
 func (l *Layout) describedBytes() int {
 	return max(l.CodeDeopt, l.CodePositions, l.CodeStart, l.CodeSize) + 8
 }

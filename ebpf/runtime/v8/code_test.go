@@ -10,12 +10,12 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// lineOf is a place of a function that has no file.
+// lineOf returns a line of a function without a file.
 func lineOf(name string, start, line int) runtime.Line {
 	return runtime.Line{Function: name, StartLine: start, Line: line}
 }
 
-// TestCodeTable writes and reads what instructions belong to.
+// TestCodeTable writes tables, and reads the functions and lines of instructions.
 func TestCodeTable(t *testing.T) {
 	functions := []runtime.Function{{Name: "middle", StartLine: 20}, {Name: "inner", StartLine: 30}}
 	calls := []call{{function: 0, parent: outermost, line: 11}, {function: 1, parent: 0, line: 21}}
@@ -26,7 +26,7 @@ func TestCodeTable(t *testing.T) {
 		w.add(120, 1, 32)
 		w.add(140, 0, 22)
 		w.add(160, outermost, 12)
-		w.add(180, outermost, 12) // nothing new
+		w.add(180, outermost, 12) // no change
 		return &runtime.Function{Name: "outer", StartLine: 9, Base: ofMachineCode, Table: w.bytes()}
 	}
 	outer := func(line int) runtime.Line { return lineOf("outer", 9, line) }
@@ -45,14 +45,14 @@ func TestCodeTable(t *testing.T) {
 		{ip: 140, returned: true, want: []runtime.Line{middle(22), outer(11)}},
 		{ip: 170, returned: true, want: []runtime.Line{outer(12)}},
 		{ip: 139, exactly: true, want: []runtime.Line{inner(32), middle(21), outer(11)}},
-		{ip: 50, want: []runtime.Line{outer(0)}},                           // between 10 and what is called in 11
+		{ip: 50, want: []runtime.Line{outer(0)}},                           // between 10 and the code of the call in 11
 		{ip: 110, want: []runtime.Line{inner(0), middle(21), outer(11)}},   // between 31 and 32
 		{ip: 130, want: []runtime.Line{middle(0), outer(11)}},              // between the call in 21 and 22
 		{ip: 150, want: []runtime.Line{outer(0)}},                          // between the call in 11 and 12
-		{ip: 1 << 40, want: []runtime.Line{outer(0)}},                      // behind all of them
-		{ip: 1 << 40, exactly: true, want: []runtime.Line{outer(12)}},      // of the last
-		{ip: 1 << 40, returned: true, want: []runtime.Line{outer(12)}},     // as well
-		{ip: runtime.NoIP, returned: true, want: []runtime.Line{outer(0)}}, // of no place
+		{ip: 1 << 40, want: []runtime.Line{outer(0)}},                      // after the last place
+		{ip: 1 << 40, exactly: true, want: []runtime.Line{outer(12)}},      // at the last place
+		{ip: 1 << 40, returned: true, want: []runtime.Line{outer(12)}},     // likewise
+		{ip: runtime.NoIP, returned: true, want: []runtime.Line{outer(0)}}, // at no place
 	} {
 		if d := cmp.Diff(test.want, i.Lines(fill(test.exactly), test.ip, test.returned)); d != "" {
 			t.Errorf("at %d, exactly %v, returned %v (-want +got):\n%s", test.ip, test.exactly, test.returned, d)
@@ -68,7 +68,7 @@ func TestCodeTable(t *testing.T) {
 	}
 }
 
-// TestDeepInlining: of calls inlined into each other without end, a place shows the innermost, and the function.
+// TestDeepInlining: with endlessly nested inlined calls, a place shows the innermost calls, and the outer function.
 func TestDeepInlining(t *testing.T) {
 	calls := []call{}
 	for n := range maxInlined {
@@ -134,10 +134,10 @@ func positions(all ...position) (b []byte) {
 
 func rawPosition(p position) uint64 { return uint64(p.source+1)<<1 | uint64(p.inlined+1)<<31 }
 
-// optimised adds code of 200 bytes, into which a function was inlined, and returns where it begins.
+// optimised adds code of 200 bytes with one inlined function, and returns its start.
 func (s *space) optimised(outer, inner tagged) (low uint64) {
 	inlined := binary.LittleEndian.AppendUint64(nil, rawPosition(position{source: 2, inlined: outermost}))
-	inlined = binary.LittleEndian.AppendUint64(inlined, 1) // literal
+	inlined = binary.LittleEndian.AppendUint64(inlined, 1) // index of the literal
 	deopt := make([]tagged, 12)
 	deopt[s.l.DeoptLiterals] = s.array(1001, smi(1), inner|weak)
 	deopt[s.l.DeoptShared] = outer
@@ -156,16 +156,16 @@ func (s *space) optimised(outer, inner tagged) (low uint64) {
 	code := s.object(s.l.TypeCode, map[int]tagged{
 		s.l.CodeDeopt: from, s.l.CodePositions: at, s.l.CodeStart: tagged(low), s.l.CodeSize &^ 7: 200,
 	}, "")
-	s.b = append(s.b, make([]byte, codePage)...) // memory ends with a page
+	s.b = append(s.b, make([]byte, codePage)...) // memory ends at the end of a page
 	binary.LittleEndian.PutUint64(s.b[stream-spaceStart:], uint64(s.mapOf(s.l.TypeStream)))
 	binary.LittleEndian.PutUint64(s.b[int(stream)-spaceStart+s.l.StreamCode:], uint64(code))
 	return low
 }
 
-// TestMachineCode finds code by an instruction of it, and what was inlined there.
+// TestMachineCode finds code from an instruction in it, and the functions inlined there.
 func TestMachineCode(t *testing.T) {
 	s := newSpace(t)
-	s.b = make([]byte, 3*codePage) // what lies below
+	s.b = make([]byte, 3*codePage) // the memory below the code
 	script := s.object(s.l.TypeScript, map[int]tagged{
 		s.l.ScriptSource: s.latin("a\nb\nc\nd\n"), s.l.ScriptName: s.latin("x.js"), s.l.ScriptLineOffset: smi(0),
 	}, "")
@@ -207,7 +207,7 @@ func TestMachineCode(t *testing.T) {
 	}
 }
 
-// FuzzMachineCode reads code from memory where every word may be anything.
+// FuzzMachineCode reads code from memory with arbitrary words.
 func FuzzMachineCode(f *testing.F) {
 	s := newSpace(f)
 	outer, inner := s.shared("outer", 0), s.shared("inner", 0)

@@ -7,50 +7,50 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// ofMachineCode is the Base of functions whose Table is of machine code, and not of bytecode.
+// ofMachineCode is the Base of functions whose Table describes machine code, not bytecode.
 const ofMachineCode = 1
 
-// outermost stands for the function that code was made of, among those that were inlined into it.
+// outermost stands for the function that the code was compiled from, as opposed to inlined calls.
 const outermost = -1
 
 // Kinds of tables.
 const (
-	exact   = true  // each instruction is said where it belongs, as in node
-	bycalls = false // each call is
+	exact   = true  // has the position of each instruction, as in node
+	bycalls = false // has the positions of calls only
 )
 
-// maxShown bounds the calls inlined into each other that a place shows.
+// maxShown bounds the nested inlined calls that are shown for a place.
 const maxShown = 128
 
-// call is a call that was inlined.
+// call is an inlined call.
 type call struct {
-	function int // that was called, by its number
-	parent   int // the call that it was inlined into, outermost if there is none
+	function int // number of the called function
+	parent   int // the call that it was inlined into, or outermost
 	line     int // of the call
 }
 
-// A table has a head, then the functions that were inlined, the calls of them, texts, and the places where instructions
-// begin to belong to something else. All but the texts is of fixed size, so that a place is found in a few steps: a
-// process may be at ever new places of its code.
+// A table has a head, the inlined functions, their calls, texts, and the places at which the call or line of the
+// instructions changes. All parts but the texts have entries of fixed size, so that a place is found in a few steps: a
+// process may keep producing new places of its code.
 const (
-	tableHead     = 16 // kind, number of functions, of calls, bytes of texts
-	functionBytes = 16 // where its texts begin, bytes of its name, of its file, the line where it begins
+	tableHead     = 16 // kind, number of functions, number of calls, bytes of texts
+	functionBytes = 16 // offset of its texts, bytes of its name, of its file, its first line
 	callEntry     = 12 // a call
-	placeBytes    = 8  // where it begins, the call plus 1, the line: placeBits and callBits bits and the rest
+	placeBytes    = 8  // start offset (placeBits), call plus 1 (callBits), line (the remaining bits)
 	placeBits     = 20
 	callBits      = 12
 	lineBits      = 64 - placeBits - callBits
 )
 
-// codeTable says which functions and lines instructions belong to.
+// codeTable maps instructions to functions and lines.
 type codeTable struct {
 	b    []byte
-	at   int // of the last entry, as are
+	at   int // at, call and line are of the last entry
 	call int
 	line int
 }
 
-// newCodeTable begins a table with the functions that were inlined, and the calls of them.
+// newCodeTable starts a table with the inlined functions and their calls.
 func newCodeTable(exactly bool, functions []runtime.Function, calls []call) *codeTable {
 	t := &codeTable{line: absent}
 	kind := 0
@@ -77,8 +77,8 @@ func (t *codeTable) numbers(all ...int) {
 	}
 }
 
-// add notes that instructions from an offset on belong to an inlined call, and a line of that function. It reports
-// false if the table is full.
+// add records that instructions from an offset on belong to an inlined call, at a line of the called function. It
+// returns false if the table is full.
 func (t *codeTable) add(at, call, line int) bool {
 	if len(t.b) > runtime.MaxTable {
 		return false
@@ -92,7 +92,7 @@ func (t *codeTable) add(at, call, line int) bool {
 	return true
 }
 
-// bytes returns the table, nil if it has become too long.
+// bytes returns the table, or nil if it is too long.
 func (t *codeTable) bytes() []byte {
 	if len(t.b) > runtime.MaxTable {
 		return nil
@@ -100,13 +100,13 @@ func (t *codeTable) bytes() []byte {
 	return t.b
 }
 
-// tableReader is a table that codeTable wrote.
+// tableReader reads a table that codeTable wrote.
 type tableReader struct {
 	exactly                         bool
 	functions, calls, texts, places []byte
 }
 
-// openTable finds the parts of a table. It reports false if there is none.
+// openTable finds the parts of a table. It returns false if there is no table.
 func openTable(b []byte) (t tableReader, ok bool) {
 	if len(b) < tableHead {
 		return t, false
@@ -130,7 +130,7 @@ func openTable(b []byte) (t tableReader, ok bool) {
 // number returns the number at an index.
 func number(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 
-// function returns a function that was inlined, and whether there is one of that number.
+// function returns the inlined function with a number, and whether there is one.
 func (t *tableReader) function(n int) (l runtime.Line, ok bool) {
 	if n < 0 || n >= len(t.functions)/functionBytes {
 		return l, false
@@ -144,7 +144,7 @@ func (t *tableReader) function(n int) (l runtime.Line, ok bool) {
 	return runtime.Line{Function: texts[:name], File: texts[name:], StartLine: int(int32(number(b, 3)))}, true
 }
 
-// call returns a call, and whether there is one of that number. Its parent has a lower one.
+// call returns the call with a number, and whether there is one. Its parent has a lower number.
 func (t *tableReader) call(n int) (c call, ok bool) {
 	if n < 0 || n >= len(t.calls)/callEntry {
 		return c, false
@@ -154,7 +154,7 @@ func (t *tableReader) call(n int) (c call, ok bool) {
 	return c, c.parent < n
 }
 
-// around returns where instructions up to the one at ip belong to, and those behind it.
+// around returns the place that contains the instruction at ip, and the next place after it.
 func (t *tableReader) around(ip uint64) (before, after place) {
 	n := len(t.places) / placeBytes
 	entry := func(i int) uint64 { return binary.LittleEndian.Uint64(t.places[i*placeBytes:]) }
@@ -169,9 +169,9 @@ func (t *tableReader) around(ip uint64) (before, after place) {
 	return at(next - 1), at(next)
 }
 
-// common returns where both of two places belong to, with the line if that is the same.
+// common returns the innermost place that contains both places, with a line only if they have the same line.
 func (t *tableReader) common(a, b place) (p place, ok bool) {
-	for a.call != b.call { // a call has a higher number than those that it was inlined into
+	for a.call != b.call { // a call has a higher number than the calls that it was inlined into
 		higher := &a
 		if b.call > a.call {
 			higher = &b
@@ -188,12 +188,12 @@ func (t *tableReader) common(a, b place) (p place, ok bool) {
 	return a, true
 }
 
-// place is where instructions belong to.
+// place is the inlined call and the line that instructions belong to.
 type place struct{ call, line int }
 
-// Lines implements runtime.Compiling. Programs other than node may have V8 say for calls in optimized code alone where
-// they belong to. What is between two of them is taken to belong to where both do: what was inlined at one of them, and
-// the line if they are of different ones, are left out.
+// Lines implements runtime.Compiling. In programs other than node, V8 may record positions in optimized code only for
+// calls. An instruction between two calls is then attributed to the innermost place that contains both: functions that
+// were inlined at only one of the calls are left out, and so is the line if the lines differ.
 func (i *interpreter) Lines(f *runtime.Function, ip uint64, returned bool) []runtime.Line {
 	own := runtime.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
 	if f.Base != ofMachineCode {

@@ -2,11 +2,11 @@ package v8
 
 import "github.com/headwater/headwater/ebpf/x86"
 
-// maxDetail bounds the bytes of code that are looked at to see how detailed a table of positions is.
+// maxDetail bounds the bytes of code that are decoded to find the detail of a table of positions.
 const maxDetail = 4 << 10
 
-// detailed reports whether a table has positions of all instructions, as programs ask V8 for; node does. If not, it has
-// those of calls only, so each entry is followed by a call before the next one.
+// detailed reports whether a table has positions of all instructions, an option of V8 that node uses. Otherwise it has
+// positions of calls only, so that there is a call between each entry and the next one.
 func (m *reader) detailed(c code, table []byte) bool {
 	instructions := make([]byte, min(c.high-c.low, maxDetail))
 	if m.read(c.low, instructions); m.err != nil {
@@ -21,7 +21,7 @@ func (m *reader) detailed(c code, table []byte) bool {
 	return found
 }
 
-// withoutCall reports whether instructions are known to be others than calls.
+// withoutCall reports whether all instructions are decoded and none is a call.
 func withoutCall(code []byte, from, to int) bool {
 	for from < to {
 		if from >= len(code) {

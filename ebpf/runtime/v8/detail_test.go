@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestInlinedLoop looks at which functions and lines are shown while the loop of an inlined function runs. It calls
-// nothing.
+// TestInlinedLoop checks the functions and lines that are shown while the loop of an inlined function runs. The loop
+// calls no functions.
 func TestInlinedLoop(t *testing.T) {
 	script, err := filepath.Abs("testdata/loop.js")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestInlinedLoop(t *testing.T) {
 	}
 }
 
-// TestDetailed: a table has positions of all instructions if something other than a call has one.
+// TestDetailed: a table has positions of all instructions if an instruction that is not a call has one.
 func TestDetailed(t *testing.T) {
 	add := "\x83\xc1\x01"
 	call := "\xe8\x01\x02\x03\x04"

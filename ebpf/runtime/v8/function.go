@@ -2,15 +2,15 @@ package v8
 
 import "fmt"
 
-// function is what is known of a SharedFunctionInfo, which stands for a function's source text.
+// function is the data of a SharedFunctionInfo, which stands for a function's source text.
 type function struct {
-	name     string  // as V8's own profiler calls it
-	start    int     // character where it begins, absent if that is not known
-	script   *script // nil: not known
-	bytecode tagged  // 0: there is none now
+	name     string  // the same name as in V8's own profiler
+	start    int     // first character in the script, absent if unknown
+	script   *script // nil if unknown
+	bytecode tagged  // 0 if there is none now
 }
 
-// anonymous is the name of functions that have none, as V8 has it.
+// anonymous is V8's name for functions without a name.
 const anonymous = "(anonymous)"
 
 // maxName bounds the characters of a function's name.
@@ -28,13 +28,13 @@ func (m *reader) function(v tagged) *function {
 	}
 	if at := b.word(m.l.SharedScript); at.object() {
 		f.script = m.script(at)
-		m.err = nil // it has none, or one that a debugger wraps
+		m.err = nil // the function has no script, or a debugger's wrapper
 	}
 	return f
 }
 
-// bytecodeOf returns the bytecode among a function's data, 0 if there is none: of compiled code it is what that was
-// made from.
+// bytecodeOf returns the bytecode in a function's data, or 0 if there is none. For compiled code it is the bytecode
+// that the code was compiled from.
 func (m *reader) bytecodeOf(data tagged) tagged {
 	for range 3 {
 		if !data.object() || m.err != nil {
@@ -67,13 +67,13 @@ const (
 	scopeVariableMask = 3 << 12
 	scopeInferred     = 1 << 14
 
-	maxInlinedNames = 75 // with more locals the names are in a table, which is one word
+	maxInlinedNames = 75 // with more locals, the names are in a table, which is one word
 	maxLocals       = 1 << 16
-	maxScope        = 4 // words behind the names: a variable of two words, an inferred name, the start
+	maxScope        = 4 // words after the locals: a variable of two words, an inferred name, the start
 )
 
-// scope returns the name of a function by the word that names it, which is a string or a ScopeInfo, and the
-// character where it begins, or absent.
+// scope returns the name of a function from the word that names it, which is a string or a ScopeInfo, and its first
+// character, or absent.
 func (m *reader) scope(v tagged) (name string, start int) {
 	if !v.object() {
 		return "", absent
@@ -103,7 +103,7 @@ func (m *reader) scope(v tagged) (name string, start int) {
 	} else {
 		at++
 	}
-	at += locals // what they are
+	at += locals // a word of information for each local
 	if flags&scopeSavedClass != 0 {
 		at++
 	}
@@ -116,7 +116,7 @@ func (m *reader) scope(v tagged) (name string, start int) {
 	var own, inferred tagged
 	if flags&scopeVariableMask != 0 {
 		own = next()
-		next() // where the variable is
+		next() // the location of the variable
 	}
 	if flags&scopeInferred != 0 {
 		inferred = next()

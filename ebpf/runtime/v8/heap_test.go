@@ -12,12 +12,12 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// space is made memory: objects one after another from spaceStart on, and nothing else.
+// space is a fake memory: consecutive objects from spaceStart on. All other addresses are unreadable.
 type space struct {
 	l    Layout
 	b    []byte
 	maps map[int]tagged // by type
-	read int            // bytes that were read
+	read int            // number of bytes that were read
 }
 
 const spaceStart = 0x10000000
@@ -50,7 +50,7 @@ func (s *space) ReadAt(b []byte, addr int64) (int, error) {
 // ReadEach implements runtime.Memory.
 func (s *space) ReadEach([]uint64, int, []byte) (int, error) { return 0, nil }
 
-// put adds memory and returns its address as that of an object.
+// put adds memory and returns its address as the address of an object.
 func (s *space) put(b []byte) tagged {
 	at := spaceStart + len(s.b)
 	s.b = append(s.b, b...)
@@ -68,7 +68,7 @@ func (s *space) mapOf(typ int) tagged {
 	return s.maps[typ]
 }
 
-// object adds an object of a type with 64-bit words at offsets, and bytes behind them.
+// object adds an object of a type with 64-bit words at offsets, followed by the bytes of tail.
 func (s *space) object(typ int, words map[int]tagged, tail string) tagged {
 	size := 16
 	for at := range words {
@@ -84,7 +84,7 @@ func (s *space) object(typ int, words map[int]tagged, tail string) tagged {
 
 func smi(n int) tagged { return tagged(uint64(uint32(n)) << smiShift) }
 
-// length is the word of a string that has its length in the upper half.
+// length is the word of a string with its length in the upper half.
 func length(n int) map[int]tagged { return map[int]tagged{8: smi(n)} }
 
 func (s *space) latin(text string) tagged {
@@ -143,7 +143,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestBadText reads what are no strings, or too much.
+// TestBadText reads objects that are not strings, and strings that are too large.
 func TestBadText(t *testing.T) {
 	s := newSpace(t)
 	loop := s.cons(100, 0, 0)
@@ -169,7 +169,7 @@ func TestBadText(t *testing.T) {
 	}
 }
 
-// TestLines finds lines as JavaScript has them.
+// TestLines checks lines against JavaScript's definition.
 func TestLines(t *testing.T) {
 	s := newSpace(t)
 	source := "a\nb\rc\r\nd\n\ne\u2028f\u2029g"
@@ -192,7 +192,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestManyLines: the lines of a source that has too many are not known, and it is not read to its end.
+// TestManyLines: a source with too many lines has no lines, and is not read to its end.
 func TestManyLines(t *testing.T) {
 	s := newSpace(t)
 	text := strings.Repeat("\n", 4*maxLines)
@@ -206,7 +206,7 @@ func TestManyLines(t *testing.T) {
 	}
 }
 
-// TestLinesOnce reads a source once in a while, and not too much.
+// TestLinesOnce: a source is read once in a period, and within a limit.
 func TestLinesOnce(t *testing.T) {
 	var x lines
 	reads := 0
@@ -215,7 +215,7 @@ func TestLinesOnce(t *testing.T) {
 	for n, step := range []struct {
 		script tagged
 		after  time.Duration
-		want   int // reads so far
+		want   int // number of reads so far
 	}{
 		{1, 0, 1}, {1, 0, 1}, {2, 0, 2}, {1, linesWhile, 3}, {3, 0, 4}, {4, 0, 4}, {1, 0, 4}, {4, linesWhile, 5},
 	} {
@@ -227,7 +227,7 @@ func TestLinesOnce(t *testing.T) {
 	}
 }
 
-// TestLinesBound: what is remembered is bounded, and a process that has less than another one gets room.
+// TestLinesBound: the cache is bounded, and a process with fewer ends than another process gets room.
 func TestLinesBound(t *testing.T) {
 	var x lines
 	now := time.Now()
@@ -247,7 +247,8 @@ func TestLinesBound(t *testing.T) {
 	}
 }
 
-// TestLinesOfOthers: a process whose memory hangs, or that has too much to read, keeps no other one from its lines.
+// TestLinesOfOthers: a process whose memory hangs, or is too large to read, does not affect the lines of another
+// process.
 func TestLinesOfOthers(t *testing.T) {
 	var x lines
 	now := time.Now()
@@ -266,9 +267,9 @@ func TestLinesOfOthers(t *testing.T) {
 	}
 }
 
-// TestSourcePositions decodes the beginning of a table that node 20 made, whose characters are those of the source
-// where the calls are, and what node 20 and 26 made of café in testdata/chain.js: the function, return,
-// the sum, the call, and the end of the line.
+// TestSourcePositions decodes the start of a table that node 20 made, whose characters are the characters of the calls
+// in the source, and the tables that node 20 and 26 made of café in testdata/chain.js: the function, return, the sum,
+// the call, and the end of the line.
 func TestSourcePositions(t *testing.T) {
 	tables, err := readLayouts(layoutTable)
 	if err != nil {
@@ -306,7 +307,7 @@ func TestSourcePositions(t *testing.T) {
 	}
 }
 
-// TestFrame knows frames by their words.
+// TestFrame decodes frames from their words.
 func TestFrame(t *testing.T) {
 	i := newInterpreter(&Version{Major: 11, Minor: 3, Layout: newSpace(t).l}, runtime.Range{Low: 1, High: 2}, &lines{})
 	if err := i.spec.Check(); err != nil {
@@ -335,7 +336,7 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// TestNoOffset: where in a function a frame is may not be known.
+// TestNoOffset: the position of a frame in its function may be unknown.
 func TestNoOffset(t *testing.T) {
 	f := runtime.Function{Table: runtime.AppendLine(runtime.AppendLine(nil, 4, 10), 7, 11)}
 	var i interpreter
@@ -349,7 +350,7 @@ func TestNoOffset(t *testing.T) {
 	}
 }
 
-// garbage is memory where every word may be anything: what is read at an address repeats the bytes.
+// garbage is memory with arbitrary words: a read at any address repeats the bytes of data.
 type garbage struct {
 	data  []byte
 	bytes int
@@ -369,7 +370,7 @@ func (g *garbage) ReadAt(b []byte, addr int64) (int, error) {
 // ReadEach implements runtime.Memory.
 func (g *garbage) ReadEach(addrs []uint64, size int, b []byte) (int, error) { return 0, nil }
 
-// FuzzFunction reads functions from memory where every word may be anything.
+// FuzzFunction reads functions from memory with arbitrary words.
 func FuzzFunction(f *testing.F) {
 	s := newSpace(f)
 	s.mapOf(s.l.TypeShared)

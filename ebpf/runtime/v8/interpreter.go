@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// interpreter finds and names the functions that a version of V8 runs. It implements runtime.Interpreter.
+// interpreter finds and names the functions of one version of V8. It implements runtime.Interpreter.
 type interpreter struct {
 	name   string
 	layout Layout
@@ -15,15 +15,15 @@ type interpreter struct {
 	lines  *lines
 }
 
-// Blocks of a frame: what is at the frame pointer, the pointer of a JSFunction to its SharedFunctionInfo, and that.
+// Blocks of a frame: the words at the frame pointer, the JSFunction's pointer to its SharedFunctionInfo, and the
+// SharedFunctionInfo.
 const (
 	frameBlock = iota
 	functionBlock
 	sharedBlock
 )
 
-// Offsets in the frame's block, which begins frameBytes below the frame pointer, and its words there (V8,
-// src/execution/frame-constants.h).
+// Offsets in the frame's block, which starts frameBytes below the frame pointer (V8, src/execution/frame-constants.h).
 const (
 	frameBytes  = 40
 	offsetAt    = frameBytes - 40
@@ -33,7 +33,7 @@ const (
 	pointerMask = ^uint64(tagMask)
 )
 
-// Words of a frame, in their order.
+// Words of a frame, in order.
 const (
 	contextWord = iota
 	bytecodeWord
@@ -73,9 +73,9 @@ func (i *interpreter) Name() string { return i.name }
 // Spec implements runtime.Interpreter.
 func (i *interpreter) Spec() *runtime.Spec { return &i.spec }
 
-// Frame implements runtime.Interpreter. Frames of JavaScript have a context where others have a number that says
-// what they are. Functions of V8's own have a number and no bytecode. An interpreted frame has its bytecode, which is
-// no other function's.
+// Frame implements runtime.Interpreter. A JavaScript frame has a context where all other frames have a number for their
+// type. V8's own functions have a number in place of bytecode. An interpreted frame has its bytecode, which belongs to
+// one function only.
 func (i *interpreter) Frame(words []uint64) runtime.Frame {
 	data := tagged(words[dataWord])
 	if !tagged(words[contextWord]).object() || !data.object() || words[sharedWord] == 0 {
@@ -113,7 +113,7 @@ func (i *interpreter) Function(memory runtime.Memory, c *runtime.CodeObject) (ru
 	return out, nil
 }
 
-// lineTable returns the lines of bytecode. It is nil if they are not known: V8 may make them only when it needs them.
+// lineTable returns the lines of bytecode, or nil if they are unknown: V8 may create them only on demand.
 func (m *reader) lineTable(f *function) (table []byte) {
 	positions := m.typed(f.bytecode, m.l.BytecodeData, m.l.TypeBytecode).word(m.l.BytecodePositions)
 	if m.err != nil || !positions.object() {

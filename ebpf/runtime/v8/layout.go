@@ -11,10 +11,10 @@ import (
 //go:embed layouts.txt
 var layoutTable string
 
-// absent is the value of what a version does not have.
+// absent is the value of a field that a version does not have.
 const absent = -1
 
-// Layout is how a version of V8 lays out its objects. The fields are lines of layouts.txt, by their tags.
+// Layout is the object layout of a version of V8. Each field is a line of layouts.txt, named by its tag.
 type Layout struct {
 	MapType int `v8:"Map.instance_type"`
 
@@ -34,25 +34,25 @@ type Layout struct {
 
 	InterpreterBytecode int `v8:"InterpreterData.bytecode"`
 	BytesData           int `v8:"ByteArray.data"`
-	ArrayLength         int `v8:"Array.length"` // of arrays of bytes and of bytecode, too
+	ArrayLength         int `v8:"Array.length"` // also of arrays of bytes and of bytecode
 
-	StreamCode  int `v8:"Stream.code"`  // of machine code: what describes it; absent: it does itself
+	StreamCode  int `v8:"Stream.code"`  // of machine code: the object that describes it; absent: the stream itself
 	StreamStart int `v8:"Stream.start"` // the first instruction
 
-	CodeDeopt     int `v8:"Code.deopt"`     // of baseline code: what it was made from
-	CodePositions int `v8:"Code.positions"` // of baseline code: its bytecodes
-	CodeStart     int `v8:"Code.start"`     // absent: StreamStart
+	CodeDeopt     int `v8:"Code.deopt"`     // deoptimisation data; of baseline code: its bytecode
+	CodePositions int `v8:"Code.positions"` // of baseline code: its bytecode offsets
+	CodeStart     int `v8:"Code.start"`     // absent if StreamStart is used
 	CodeSize      int `v8:"Code.size"`
 
-	DeoptLiterals int `v8:"Deopt.literals"` // indices in what optimised code has to deoptimise
+	DeoptLiterals int `v8:"Deopt.literals"` // indices in the deoptimisation data of optimised code
 	DeoptShared   int `v8:"Deopt.shared"`
 	DeoptInlining int `v8:"Deopt.inlining"`
 
-	PositionFlags int `v8:"Position.flags"` // bits below the distance of code; absent: its sign is the flag
+	PositionFlags int `v8:"Position.flags"` // flag bits below the code delta; absent: the sign of the delta is the flag
 
-	ScopeFlags     int `v8:"Scope.flags"`     // bits that the flags are shifted by in their word
-	ScopePositions int `v8:"Scope.positions"` // word of the positions, absent: they follow the names
-	ScopeFirst     int `v8:"Scope.first"`     // word after the numbers
+	ScopeFlags     int `v8:"Scope.flags"`     // shift of the flags in their word
+	ScopePositions int `v8:"Scope.positions"` // word with the positions; absent: they follow the names
+	ScopeFirst     int `v8:"Scope.first"`     // first word after the numbers
 	ScopeModule    int `v8:"Scope.module"`    // type of the scope of a module
 
 	StringLength   int `v8:"String.length"`
@@ -64,7 +64,7 @@ type Layout struct {
 	StringExternal int `v8:"String.external"`
 	StringChars    int `v8:"String.chars"`
 
-	TypeNonString   int `v8:"Type.nonstring"` // the first
+	TypeNonString   int `v8:"Type.nonstring"` // the first such type
 	TypeShared      int `v8:"Type.shared"`
 	TypeScript      int `v8:"Type.script"`
 	TypeScope       int `v8:"Type.scope"`
@@ -83,14 +83,14 @@ func (v version) less(w version) bool {
 	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
 }
 
-// layouts is layouts.txt.
+// layouts is the parsed layouts.txt.
 type layouts struct {
 	versions []version
 	of       []Layout
-	symbols  map[string][]string // what binaries call a field, by the field
+	symbols  map[string][]string // symbol names of a field in binaries, by field
 }
 
-// readLayouts reads a table as layouts.txt is.
+// readLayouts parses a table in the format of layouts.txt.
 func readLayouts(text string) (*layouts, error) {
 	t := &layouts{symbols: map[string][]string{}}
 	seen := map[string]bool{}
@@ -157,7 +157,7 @@ func (t *layouts) line(words []string) error {
 // maxField bounds the values: offsets in the heads of objects, and types.
 const maxField = 1 << 12
 
-// fields returns the fields of a layout by the names that layouts.txt has for them.
+// fields returns the fields of a layout by their names in layouts.txt.
 func fields(l *Layout) map[string]*int {
 	found := map[string]*int{}
 	v := reflect.ValueOf(l).Elem()
@@ -167,12 +167,12 @@ func fields(l *Layout) map[string]*int {
 	return found
 }
 
-// symbolPrefix begins the names of the symbols by which a binary describes its objects for debuggers.
+// symbolPrefix starts the names of the symbols with which a binary describes its objects to debuggers.
 const symbolPrefix = "v8dbg_"
 
-// layout returns the layout of a version. described is what the binary says of itself, by field. A version that is
-// not in the table has the layout of the nearest before it, or the first, as far as the binary does not say
-// otherwise; known is false then.
+// layout returns the layout of a version. described is the binary's own description, by field. A version that is not in
+// the table gets the layout of the nearest earlier version, or of the first, overridden by the binary's description;
+// known is then false.
 func (t *layouts) layout(v version, described map[string]int) (l Layout, known bool) {
 	at := 0
 	for i, w := range t.versions {

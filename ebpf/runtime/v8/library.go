@@ -33,19 +33,19 @@ func (v Language) Detect(_ string, file *elffile.File) runtime.Library {
 	return detectNameless(file)
 }
 
-// Library is a file that has V8 in it: node, its library, or another program. It implements runtime.Interpreted.
+// Library is a file that contains V8: node, its library, or another program. It implements runtime.Interpreted.
 type Library struct {
-	major, minor uint64            // ELF virtual addresses of the version
-	described    map[string]uint64 // and of what the file says of its objects, by field
-	found        chan struct{}     // closed when builtins is known
-	builtins     runtime.Range     // code that V8 has in the file
+	major, minor uint64            // ELF virtual addresses of the version numbers
+	described    map[string]uint64 // ELF virtual addresses of the file's description of its objects, by field
+	found        chan struct{}     // closed when builtins is set
+	builtins     runtime.Range     // V8's own code in the file
 	lines        *lines            // of the scripts of all processes
 }
 
-// searching lets one file at a time be searched for its builtins.
+// searching limits the search for builtins to one file at a time.
 var searching sync.Mutex
 
-// Detect returns the V8 that a file has in it, nil if there is none.
+// Detect returns the V8 in a file, or nil if there is none.
 func Detect(file *elffile.File) *Library {
 	major, ok, _ := file.DynamicSymbol(majorSymbol)
 	minor, also, _ := file.DynamicSymbol(minorSymbol)
@@ -67,8 +67,8 @@ func Detect(file *elffile.File) *Library {
 	return l
 }
 
-// search finds the builtins. The table of symbols may take long to read from a disk: nobody waits for it, as the stacks
-// of the program need the file now.
+// search finds the builtins in the background: the symbol table may take long to read from a disk, and the stacks of
+// the program need the file now.
 func (l *Library) search(file *elffile.File) {
 	again, err := file.Reopen()
 	if err != nil {
@@ -85,11 +85,11 @@ func (l *Library) search(file *elffile.File) {
 	}()
 }
 
-// builtinPrefix begins the symbols of the code that V8 has in a file.
+// builtinPrefix starts the names of the symbols of V8's own code in a file.
 const builtinPrefix = "Builtins_"
 
-// builtins returns where in a file the code is that V8 has there: functions of its own, and the interpreter. In a file
-// without symbols it is among all code.
+// builtins returns the range of V8's own code in a file: built-in functions, and the interpreter. In a file without
+// symbols it returns the range of all code.
 func builtins(file *elffile.File) (r runtime.Range) {
 	if low, high, ok, err := file.FunctionRange(builtinPrefix); ok && err == nil {
 		return runtime.Range{Low: low, High: high}
@@ -115,7 +115,7 @@ func (l *Library) Evaluation() []runtime.Range {
 // Entering implements runtime.Interpreted.
 func (*Library) Entering() []runtime.Range { return nil }
 
-// fewDescribed is how many fields a file must describe for a version that is not known to be believed.
+// fewDescribed is the number of described fields from which the layout of an unknown version is trusted.
 const fewDescribed = 20
 
 // Interpret implements runtime.Interpreted.
@@ -139,15 +139,15 @@ func (l *Library) Interpret(p runtime.Process) (runtime.Interpreter, error) {
 	return newInterpreter(&v, l.builtins, l.lines), nil
 }
 
-// Version is the version of V8 in a process, and how it lays out its objects.
+// Version is the version of V8 in a process, and its object layout.
 type Version struct {
 	Major, Minor int
 	Layout       Layout
-	Known        bool           // false: the layout is that of another version, as far as the file does not say otherwise
-	Described    map[string]int // what the file says of itself, by field
+	Known        bool           // false: the layout is of another version, overridden by the file's description
+	Described    map[string]int // the file's description of its objects, by field
 }
 
-// Version reads the version. bias is where the library is mapped.
+// Version reads the version. bias is the load bias of the library.
 func (l *Library) Version(memory runtime.Memory, bias uint64) (Version, error) {
 	number := func(vaddr uint64) (int, error) {
 		var b [4]byte

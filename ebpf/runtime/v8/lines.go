@@ -7,17 +7,17 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// lines remembers for a while where the lines of scripts end, so that a script with many functions is read once. All
-// processes have one. Safe for concurrent use.
+// lines caches the line ends of scripts for a while, so that a script with many functions is read once. All processes
+// share one cache. Safe for concurrent use.
 type lines struct {
 	mu      sync.Mutex
 	began   time.Time
 	ends    map[source][]int
-	kept    int                       // ends
+	kept    int                       // number of ends
 	amounts map[runtime.Memory]amount // by process
 }
 
-// amount is what a process had in a while.
+// amount is the use of the cache by a process in one period.
 type amount struct{ read, kept int } // characters, and ends
 
 // source is the text of a script in a process.
@@ -28,15 +28,15 @@ type source struct {
 	length int
 }
 
-// Limits of what is remembered and read in a while.
+// Limits of a period.
 const (
 	linesWhile = 10 * time.Second
-	maxKept    = 1 << 20  // ends of lines, of all processes
-	maxRead    = 32 << 20 // characters of a process
+	maxKept    = 1 << 20  // line ends of all processes
+	maxRead    = 32 << 20 // characters of one process
 )
 
-// of returns where the lines of a source end, nil if that is not known. read finds out. Nobody waits for it who asks
-// for another source: memory of a process may hang.
+// of returns the line ends of a source, or nil if they are unknown. read computes them. No lock is held during read, so
+// that requests for different sources do not wait: a read of a process's memory may hang.
 func (x *lines) of(s source, now time.Time, read func() []int) []int {
 	ends, done := x.known(s, now)
 	if done {
@@ -51,8 +51,8 @@ func (x *lines) of(s source, now time.Time, read func() []int) []int {
 	return ends
 }
 
-// makeRoom takes room for some ends. Where there is none, the process loses its own that has most, unless it is the
-// one that wants it. The lock is held.
+// makeRoom reserves room for some ends. If the cache is full, the process with the most ends loses all its ends, unless
+// it is the requesting process. The lock is held.
 func (x *lines) makeRoom(by runtime.Memory, ends int) bool {
 	if x.kept+ends > maxKept {
 		most := by
@@ -82,7 +82,7 @@ func (x *lines) makeRoom(by runtime.Memory, ends int) bool {
 	return true
 }
 
-// known returns what is remembered of a source, and false if it is to be read.
+// known returns the cached ends of a source, and false if the source must be read.
 func (x *lines) known(s source, now time.Time) (ends []int, done bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

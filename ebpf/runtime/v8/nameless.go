@@ -9,17 +9,18 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// nameless is a file that has V8 in it and no symbol of it, as deno and Electron have. Nothing shows where V8 has what
-// in their processes, so functions have no names. It implements runtime.Interpreted.
+// nameless is a file that contains V8 without its symbols, such as deno and Electron. The layout of V8 in their
+// processes is unknown, so functions have no names. It implements runtime.Interpreted.
 type nameless struct {
 	found        chan struct{} // closed when the version is known
-	major, minor string        // "": there is no V8 after all
+	major, minor string        // "" if the file does not contain V8 after all
 }
 
-// nodeAPI is what programs export that run JavaScript and take node's extensions, whatever runs it.
+// nodeAPI is an export of programs that run JavaScript and load node's extensions, with V8 or another engine.
 const nodeAPI = "napi_create_function"
 
-// detectNameless returns the V8 of a file without its symbols, nil if there is none. Its file is read meanwhile.
+// detectNameless returns the V8 of a file without V8's symbols, or nil if there is none. It reads the file in the
+// background.
 func detectNameless(file *elffile.File) runtime.Library {
 	if _, ok, err := file.DynamicSymbol(nodeAPI); !ok || err != nil {
 		return nil
@@ -40,18 +41,19 @@ func detectNameless(file *elffile.File) runtime.Library {
 }
 
 var (
-	// flagName is a flag of V8's own. Others that run JavaScript name versions of V8, too, to say what they are like.
+	// flagName is a flag of V8 itself. Other JavaScript engines also contain versions of V8, which they are compatible
+	// with.
 	flagName = regexp.MustCompile(`interpreted[-_]frames[-_]native[-_]stack`)
-	// versionText is what V8 says that it is, with the name of who has built it into a program.
+	// versionText is V8's own version, with the name of the embedding program.
 	versionText = regexp.MustCompile(
 		`\x00([0-9]{1,3})\.([0-9]{1,3})\.[0-9]{1,5}\.[0-9]{1,5}-(?:rusty|electron\.[0-9]+|node\.[0-9]+)\x00`)
-	// embedders are how those names begin.
+	// embedders are the prefixes of the names of embedding programs.
 	embedders = [][]byte{[]byte("-rusty"), []byte("-electron."), []byte("-node.")}
 	flagWord  = []byte("frames_native_stack")
 	flagWords = []byte("frames-native-stack")
 )
 
-// maxVersion bounds the text of a version, in bytes, and that of the flag.
+// maxVersion bounds the texts of a version and of the flag, in bytes.
 const maxVersion = 64
 
 // search finds the version in the file's constants.
@@ -69,7 +71,7 @@ func (n *nameless) search(file *elffile.File) {
 			isV8 = flagName.Match(text)
 		}
 		for _, e := range embedders {
-			if major != "" || !bytes.Contains(text, e) { // the expression takes long
+			if major != "" || !bytes.Contains(text, e) { // the regular expression is slow
 				continue
 			}
 			if found := versionText.FindSubmatch(text); found != nil {
@@ -89,7 +91,7 @@ func (n *nameless) search(file *elffile.File) {
 // Attach implements runtime.Library: the rows of V8's code are frame pointers.
 func (*nameless) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
 
-// Evaluation implements runtime.Interpreted: V8's own code is somewhere among all of the file.
+// Evaluation implements runtime.Interpreted: the location of V8's own code in the file is unknown.
 func (*nameless) Evaluation() []runtime.Range { return nil }
 
 // Entering implements runtime.Interpreted.

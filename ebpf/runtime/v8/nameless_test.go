@@ -16,11 +16,11 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestNameless: the version of a V8 without symbols is what it says of itself, and programs that only name versions of
-// V8 have none.
+// TestNameless: the version of a V8 without symbols is its own version string, and programs that only mention versions
+// of V8 have none.
 func TestNameless(t *testing.T) {
 	need.Tools(t, "gcc")
-	far := strings.Repeat("x", 3<<20) // so that it is in another part of what is read
+	far := strings.Repeat("x", 3<<20) // so that it is in another chunk
 	for name, test := range map[string]struct {
 		text []string
 		want string

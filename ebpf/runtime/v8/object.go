@@ -1,10 +1,10 @@
-// Package v8 finds and names the functions of JavaScript that a process runs in V8, as node has it. They are read
-// from V8's objects in the memory of the process. Objects move and go at any moment, or are nonsense: all that is
-// read is checked, work is bounded, and what cannot be shown to be right has no name.
+// Package v8 finds and names the JavaScript functions of a process that runs V8 as it is built for node. It reads V8's
+// objects in the memory of the process. Objects may move, be freed at any moment, or be nonsense: all data is checked,
+// work is bounded, and a function that cannot be verified has no name.
 //
-// Each native frame of JavaScript has its function and, if it is interpreted, where in the bytecode it is, below its
-// frame pointer. The BPF program copies those words, and words of the SharedFunctionInfo, which is what V8 has of a
-// function's source text and seldom moves (see interpreter.go). The rest is read later.
+// Each native frame of JavaScript has its function and, if it is interpreted, the position in its bytecode below its
+// frame pointer. The BPF program copies these words, and words of the SharedFunctionInfo, V8's object for a function's
+// source text, which seldom moves (see interpreter.go). All other data is read later.
 package v8
 
 import (
@@ -21,7 +21,7 @@ var (
 	errBudget      = errors.New("too much to read")
 )
 
-// tagged is a word of V8's: a small integer, or the address of an object plus a tag.
+// tagged is a word of V8: a small integer, or the address of an object plus a tag.
 type tagged uint64
 
 const (
@@ -30,31 +30,31 @@ const (
 	smiShift = 32
 )
 
-// object reports whether it is the address of an object.
+// object reports whether v is the address of an object.
 func (v tagged) object() bool { return v&1 != 0 && v > 1<<12 && v < 1<<47 }
 
-// smi returns the small integer that it is.
+// smi returns the small integer in v, and whether v is one.
 func (v tagged) smi() (int, bool) { return int(int32(v >> smiShift)), v&(1<<smiShift-1) == 0 }
 
-// reader reads objects of a process for one question. The error of the first read that failed stays, and what is
-// read from then on is zero.
+// reader reads objects of a process for one request. It keeps the error of the first failed read; later reads return
+// zeros.
 type reader struct {
 	l      *Layout
-	types  map[uint64]int // of maps, by address
-	budget int            // bytes that may be read
-	lines  *lines         // of scripts that were read
+	types  map[uint64]int // types by the address of their map
+	budget int            // bytes that may still be read
+	lines  *lines         // of scripts
 	memory runtime.Memory // of the process
 	err    error
 }
 
-// maxBudget is the bytes that are read for one function, without the text of its script.
+// maxBudget is the number of bytes that may be read for one function, without the text of its script.
 const maxBudget = 4 << 20
 
 func newReader(l *Layout, memory runtime.Memory, known *lines) *reader {
 	return &reader{memory: memory, lines: known, l: l, types: map[uint64]int{}, budget: maxBudget}
 }
 
-// readCost is what a read counts against the budget in addition to its bytes.
+// readCost is the cost of a read against the budget in addition to its bytes.
 const readCost = 256
 
 func (m *reader) fail(err error) {
@@ -63,10 +63,10 @@ func (m *reader) fail(err error) {
 	}
 }
 
-// read fills b from addr on, with zeros if that fails.
+// read fills b from addr, with zeros if that fails.
 func (m *reader) read(addr uint64, b []byte) { m.readSome(addr, b, len(b)) }
 
-// readSome is read where the bytes behind the first least may be missing.
+// readSome is like read, but only the first least bytes must be readable.
 func (m *reader) readSome(addr uint64, b []byte, least int) {
 	if m.budget -= len(b) + readCost; m.budget < 0 {
 		m.fail(errBudget)
@@ -89,11 +89,10 @@ func (m *reader) readSome(addr uint64, b []byte, least int) {
 	}
 }
 
-// body is the beginning of an object.
+// body is the start of an object.
 type body []byte
 
-// object reads the first size bytes of the object v. Objects may be shorter: what lies beyond the end of memory is
-// zero.
+// object reads the first size bytes of the object v. Objects may be shorter: bytes beyond the end of memory are zero.
 func (m *reader) object(v tagged, size int) body {
 	b := make(body, size)
 	if !v.object() {
@@ -107,7 +106,7 @@ func (m *reader) object(v tagged, size int) body {
 // smallest is the size of the smallest objects that are read.
 const smallest = 16
 
-// typed reads an object, which must be of the type.
+// typed reads an object, which must be of type typ.
 func (m *reader) typed(v tagged, size, typ int) body {
 	b := m.object(v, size)
 	if got := m.typeOf(b); m.err == nil && got != typ {
@@ -120,7 +119,7 @@ func (m *reader) typed(v tagged, size, typ int) body {
 func (b body) word(at int) tagged { return tagged(binary.LittleEndian.Uint64(b[at:])) }
 func (b body) u32(at int) uint32  { return binary.LittleEndian.Uint32(b[at:]) }
 
-// typeOf returns the type of an object by its map.
+// typeOf returns the type of an object, from its map.
 func (m *reader) typeOf(b body) int {
 	at := b.word(0)
 	if typ, ok := m.types[uint64(at)]; ok && m.err == nil {
@@ -135,7 +134,7 @@ func (m *reader) typeOf(b body) int {
 	return typ
 }
 
-// bytes returns what is in a byte array, at most most bytes.
+// bytes returns the contents of a byte array, at most most bytes.
 func (m *reader) bytes(v tagged, most int) []byte {
 	b := m.object(v, m.l.BytesData)
 	n, ok := b.word(m.l.ArrayLength).smi()

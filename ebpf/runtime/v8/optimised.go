@@ -7,17 +7,17 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Limits on what is read of the calls that were inlined into code.
+// Limits on the inlined calls of code.
 const (
 	maxInlined = 512
-	callBytes  = 16 // of each: its position, the number of the function among the literals, nothing
+	callBytes  = 16 // of each call: position, index of the function in the literals, padding
 )
 
-// optimisedTable returns the lines of code that an optimising compiler made of a function and of those that the
-// function calls.
+// optimisedTable returns the lines of code that an optimising compiler made from a function and the calls inlined into
+// it.
 func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 	shared := m.element(c.from, m.l.DeoptShared)
-	if m.err == nil && m.typeOf(m.object(shared, 8)) != m.l.TypeShared { // there may be an object around it
+	if m.err == nil && m.typeOf(m.object(shared, 8)) != m.l.TypeShared { // it may be wrapped in another object
 		shared = m.object(shared, 16).word(8)
 	}
 	if uint64(shared)&pointerMask != address&pointerMask {
@@ -29,7 +29,7 @@ func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 	if m.err != nil {
 		return nil
 	}
-	scripts := []*function{} // of the calls
+	scripts := []*function{} // called functions, by call
 	names, numbers := []runtime.Function{}, map[tagged]int{}
 	read := map[tagged]*function{}
 	calls := []call{}
@@ -70,7 +70,7 @@ func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 	return t.bytes()
 }
 
-// weak is set in pointers that do not keep an object.
+// weak is the tag of pointers that do not keep an object alive.
 const weak = 2
 
 // element returns an element of an array.

@@ -1,21 +1,21 @@
 package v8
 
-// position is an entry of a source position table (V8, src/codegen/source-position-table.cc): from an offset of the
-// code on it belongs to a position of the source.
+// position is an entry of a source position table (V8, src/codegen/source-position-table.cc): the source position of
+// the code from an offset on.
 type position struct {
 	at      int // offset in the code, or entry
 	source  int // character in the script, absent if unknown
-	inlined int // of which of the calls that were inlined it is, absent: of none
+	inlined int // index of the inlined call that it belongs to, absent if none
 }
 
-// maxTable bounds a table of positions, in bytes.
+// maxTable bounds the size of a table of positions in bytes.
 const maxTable = 1 << 20
 
 // entry is the offset in bytecode of a function's entry, before the first instruction (kFunctionEntryBytecodeOffset).
-// Tables count from there, those of machine code too.
+// Tables start there, also for machine code.
 const entry = -1
 
-// positions calls yield for the entries of a table, in the order of the code, until yield returns false.
+// positions calls yield for the entries of a table, in code order, until yield returns false.
 func (l *Layout) positions(table []byte, yield func(position) bool) {
 	at, raw := entry, int64(0)
 	for len(table) > 0 {
@@ -35,8 +35,8 @@ func (l *Layout) positions(table []byte, yield func(position) bool) {
 	}
 }
 
-// codeDelta reads how far the code of an entry is from that of the one before. What else is said of the entry, such as
-// whether it is a statement, is the sign, or some low bits.
+// codeDelta reads the distance of an entry's code from the previous entry. Other data of the entry, such as whether it
+// is a statement, is in the sign or in some low bits.
 func (l *Layout) codeDelta(b []byte) (delta int64, rest []byte, ok bool) {
 	if l.PositionFlags != absent {
 		bits, rest, ok := unsigned(b)
@@ -48,8 +48,8 @@ func (l *Layout) codeDelta(b []byte) (delta int64, rest []byte, ok bool) {
 	return delta, rest, ok
 }
 
-// sourcePosition decodes a position (V8, src/codegen/source-position.h): a bit says that it is not in a script, 30
-// bits are the character plus 1, and 16 bits the number of the inlined call plus 1.
+// sourcePosition decodes a position (V8, src/codegen/source-position.h): one bit for a position that is not in a
+// script, 30 bits for the character plus 1, and 16 bits for the index of the inlined call plus 1.
 func sourcePosition(raw uint64) position {
 	p := position{source: int(raw>>1&(1<<30-1)) - 1, inlined: int(raw>>31&(1<<16-1)) - 1}
 	if raw&1 != 0 {
@@ -58,13 +58,13 @@ func sourcePosition(raw uint64) position {
 	return p
 }
 
-// signed reads a number: the sign is the lowest bit of unsigned.
+// signed reads a signed number: an unsigned number whose lowest bit is the sign.
 func signed(b []byte) (v int64, rest []byte, ok bool) {
 	bits, rest, ok := unsigned(b)
 	return int64(bits>>1) ^ -int64(bits&1), rest, ok
 }
 
-// unsigned reads a number: 7 bits a byte, the lowest first.
+// unsigned reads a number of 7 bits per byte, the lowest first.
 func unsigned(b []byte) (bits uint64, rest []byte, ok bool) {
 	for i, c := range b {
 		if i == 10 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// registers returns the program counter and the frame pointer of a thread that stands still.
+// registers returns the program counter and the frame pointer of a stopped thread.
 func registers(t *testing.T, tid int) (pc, fp uint64) {
 	t.Helper()
 	var r syscall.PtraceRegs

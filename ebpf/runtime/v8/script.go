@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Limits on what is read of a script.
+// Limits on the data of a script.
 const (
 	maxFile   = 1 << 10 // characters of a name
-	maxSource = 4 << 20 // characters of a source: of longer ones no lines are known
-	maxLines  = 1 << 18 // lines: of more none are known, either
+	maxSource = 4 << 20 // characters of a source; a longer source has no lines
+	maxLines  = 1 << 18 // number of lines; a source with more has no lines
 )
 
-// script is a source file, or what was evaluated.
+// script is a source file, or an evaluated text.
 type script struct {
 	source tagged // a string
 	file   string
 	offset int   // lines before the first
-	ends   []int // characters where lines end; nil: they are not known
+	ends   []int // characters where lines end; nil if unknown
 }
 
 // script reads a script.
@@ -37,7 +37,7 @@ func (m *reader) script(v tagged) *script {
 		s.ends = m.lines.of(source{m.memory, v, s.source, length}, time.Now(), func() []int { return m.lineEnds(s.source) })
 	}
 	if m.err != nil {
-		s.ends, m.err = nil, nil // names do without lines
+		s.ends, m.err = nil, nil // a function without lines still has a name
 	}
 	return s
 }
@@ -51,7 +51,7 @@ func (m *reader) isString(v tagged) bool {
 	return m.err == nil && typ < m.l.TypeNonString
 }
 
-// line returns the line of a character, from 1 on; 0 if it is not known.
+// line returns the line of a character, starting from 1, or 0 if it is unknown.
 func (s *script) line(character int) int {
 	if s == nil || s.ends == nil || character < 0 {
 		return 0
@@ -60,8 +60,8 @@ func (s *script) line(character int) int {
 	return n + 1 + s.offset
 }
 
-// lineEnds returns the characters at which lines of a source end: those that JavaScript knows, LF, CR, CR LF, U+2028
-// and U+2029. The last line has no end.
+// lineEnds returns the characters at which lines of a source end, as JavaScript defines them: LF, CR, CR LF, U+2028 and
+// U+2029. The last line has no end.
 func (m *reader) lineEnds(source tagged) []int {
 	ends := []int{}
 	at, cr := 0, false

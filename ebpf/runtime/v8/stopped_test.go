@@ -24,7 +24,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// nodes returns the node programs of this host: what is installed, and those of the variable HEADWATER_NODES.
+// nodes returns the node programs of this host: the installed one, and the programs in the variable HEADWATER_NODES.
 func nodes(t testing.TB) []string {
 	t.Helper()
 	need.Tools(t, "node")
@@ -35,18 +35,18 @@ func nodes(t testing.TB) []string {
 	return append([]string{path}, filepath.SplitList(os.Getenv("HEADWATER_NODES"))...)
 }
 
-// process is a program that runs.
+// process is a running program.
 type process struct {
 	pid     int
 	out     *bufio.Reader
-	library *Library // nil: it was not looked for yet
+	library *Library // nil before the search
 	v       Version
-	blobs   []span // code that is in a file
-	made    []span // code that is not
+	blobs   []span // code in a file
+	made    []span // code that is not in a file
 	memory  procfs.Memory
 
-	inlined int      // the most functions that one frame stood for
-	wrong   []string // what was wrong with the frames of the stack that was read last
+	inlined int      // the maximum number of functions that one frame stood for
+	wrong   []string // errors in the frames of the last stack
 }
 
 type span struct{ low, high uint64 }
@@ -79,7 +79,7 @@ func start(t *testing.T, node, script, argument string, args ...string) (p *proc
 	}
 }
 
-// find looks for V8 in what the process has mapped.
+// find finds V8 in the mapped files of the process.
 func (p *process) find(t *testing.T) {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.pid))
@@ -129,7 +129,7 @@ func hex(t *testing.T, s string) uint64 {
 	return n
 }
 
-// stop calls look with the registers of the process's first thread while it stands still.
+// stop stops the process and calls look with the registers of its first thread.
 func (p *process) stop(t *testing.T, look func(pc, fp uint64)) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -157,8 +157,8 @@ type frame struct {
 	Line       int
 }
 
-// stack returns the frames of JavaScript on the stack of a process that stands still. Where V8 itself is at work, none
-// need be right: p.wrong has what is wrong with them.
+// stack returns the JavaScript frames on the stack of a stopped process. While V8 itself runs, the frames may be wrong:
+// p.wrong has their errors.
 func (p *process) stack(t *testing.T, i *interpreter, pc, fp uint64) (frames []frame) {
 	p.wrong = nil
 	for n := range 200 {
@@ -173,14 +173,14 @@ func (p *process) stack(t *testing.T, i *interpreter, pc, fp uint64) (frames []f
 	return frames
 }
 
-// spinning returns the frames of JavaScript once function leaf is at work itself. Where V8 is, to collect garbage, say,
-// the frames are not found by frame pointer.
+// spinning returns the JavaScript frames while function leaf itself runs. While V8 runs, for example to collect
+// garbage, the frames are not found by frame pointer.
 func (p *process) spinning(t *testing.T) (frames []frame) {
 	t.Helper()
 	testkit.Eventually(t, "leaf is at work", func() bool {
-		p.find(t) // with the code made since
+		p.find(t) // with recently compiled code
 		p.stop(t, func(pc, fp uint64) { frames = p.stack(t, newInterpreter(&p.v, hw.Range{}, &lines{}), pc, fp) })
-		return len(frames) > 1 && frames[0].Name == "leaf" && frames[1].Name != "leaf" // twice while V8 makes a frame
+		return len(frames) > 1 && frames[0].Name == "leaf" && frames[1].Name != "leaf" // two while V8 sets up a frame
 	})
 	for _, wrong := range p.wrong {
 		t.Error(wrong)
@@ -202,7 +202,7 @@ func (p *process) ran(t *testing.T) uint64 {
 	return ns
 }
 
-// frame returns what a native frame stands for, as ebpf/sampler finds it.
+// frame returns the frames that a native frame stands for, as ebpf/sampler finds them.
 func (p *process) frame(t *testing.T, i *interpreter, made, leaf bool, pc, fp uint64) (frames []frame) {
 	t.Helper()
 	l := &i.layout
@@ -258,7 +258,7 @@ func trace(t *testing.T, printed []string) (frames []frame) {
 	return frames
 }
 
-// TestStopped compares the stacks of programs that stand still with what node's own Error.stack says.
+// TestStopped compares the stacks of stopped programs with node's own Error.stack.
 func TestStopped(t *testing.T) {
 	script, err := filepath.Abs("testdata/chain.js")
 	if err != nil {
@@ -279,14 +279,14 @@ func TestStopped(t *testing.T) {
 				got := p.spinning(t)
 				t.Logf("V8 %d.%d, known %v, describes %d fields", p.v.Major, p.v.Minor, p.v.Known, len(p.v.Described))
 				line := got[0].Line
-				if name == "default" && line == 9 { // optimised: code without a position of its own has that of code before it
+				if name == "default" && line == 9 { // optimised code may have the position of the code before it
 					line = 8
 				}
 				if line != 0 && line != 8 {
 					t.Fatalf("frames %+v, want leaf first", got)
 				}
 				for i := range min(len(got), len(want)) {
-					if got[i].Line == 0 && name != "interpreted" { // compiled code does not say where it is
+					if got[i].Line == 0 && name != "interpreted" { // compiled code has no line
 						want[i].Line = 0
 					}
 				}
@@ -298,7 +298,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestInlined compares the stacks of programs where functions are inlined with what node's own Error.stack says.
+// TestInlined compares the stacks of programs with inlined functions with node's own Error.stack.
 func TestInlined(t *testing.T) {
 	script, err := filepath.Abs("testdata/inlined.js")
 	if err != nil {
@@ -325,9 +325,9 @@ func TestInlined(t *testing.T) {
 				if len(got) < 7 {
 					t.Fatalf("frames %+v", got)
 				}
-				want[0].Line, got[0].Line = 0, 0 // it has gone on
+				want[0].Line, got[0].Line = 0, 0 // the leaf has continued
 				for n := range want[:7] {
-					if (compiler != "turbofan" || n > 4) && got[n].Line == 0 { // baseline code does not say where it is
+					if (compiler != "turbofan" || n > 4) && got[n].Line == 0 { // baseline code has no line
 						want[n].Line = 0
 					}
 				}
@@ -343,7 +343,7 @@ func TestInlined(t *testing.T) {
 	}
 }
 
-// TestLayouts compares layouts.txt with what the binaries of versions in it say of themselves.
+// TestLayouts compares layouts.txt with the descriptions in the binaries of its versions.
 func TestLayouts(t *testing.T) {
 	for _, node := range nodes(t) {
 		p, _ := start(t, node, "testdata/idle.js", "")

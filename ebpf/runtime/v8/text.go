@@ -6,7 +6,7 @@ import (
 	"unicode/utf16"
 )
 
-// How a string is kept is in the bits of its type.
+// The representation of a string is in the bits of its type.
 const (
 	representationMask = 7
 	sequential         = 0
@@ -15,19 +15,19 @@ const (
 	sliced             = 3
 	thin               = 5
 	oneByte            = 8
-	uncached           = 16 // of external ones: the object does not say where the text is
+	uncached           = 16 // of external strings: the object does not have the address of the text
 )
 
-// maxParts bounds the objects that a string is made of.
+// maxParts bounds the objects that a string consists of.
 const maxParts = 64
 
-// window is a part of a string: characters from, count of them.
+// window is a part of a string: count characters, starting at from.
 type window struct {
 	v           tagged
 	from, count int
 }
 
-// text returns a string, at most most characters of it. Characters are UTF-16 units.
+// text returns the first characters of a string, at most most. Characters are UTF-16 units.
 func (m *reader) text(v tagged, most int) string {
 	var out strings.Builder
 	m.eachPart(v, most, func(b []byte, wide bool) bool {
@@ -50,11 +50,11 @@ func (m *reader) text(v tagged, most int) string {
 	return out.String()
 }
 
-// maxPiece is the most bytes that are read of a string at once.
+// maxPiece is the maximum number of bytes of a string in one read.
 const maxPiece = 64 << 10
 
-// eachPart calls yield for the text of a string in pieces, at most most characters, until yield returns false. wide:
-// two bytes are one character.
+// eachPart calls yield for the text of a string in pieces, at most most characters, until yield returns false. wide
+// reports whether characters have two bytes.
 func (m *reader) eachPart(v tagged, most int, yield func(b []byte, wide bool) bool) {
 	todo := []window{{v, 0, most}}
 	for parts := 0; len(todo) > 0 && m.err == nil; parts++ {
@@ -72,7 +72,7 @@ func (m *reader) eachPart(v tagged, most int, yield func(b []byte, wide bool) bo
 	}
 }
 
-// part yields the text of one object, or returns those that it is made of, the first last.
+// part yields the text of one object, or returns the parts that it consists of, in reverse order.
 func (m *reader) part(w window, yield func([]byte, bool) bool) (more []window, done bool) {
 	b := m.object(w.v, m.l.StringSecond+8)
 	typ := m.typeOf(b)
@@ -116,7 +116,7 @@ func (m *reader) part(w window, yield func([]byte, bool) bool) (more []window, d
 	return nil, true
 }
 
-// halves returns the parts of a string that is made of two.
+// halves returns the parts of a concatenated string, in reverse order.
 func (m *reader) halves(b body, w window) (more []window) {
 	first, second := b.word(m.l.StringFirst), b.word(m.l.StringSecond)
 	n := int(int32(m.object(first, m.l.StringLength+4).u32(m.l.StringLength)))
@@ -130,7 +130,7 @@ func (m *reader) halves(b body, w window) (more []window) {
 	return more
 }
 
-// characters yields text that begins at an address.
+// characters yields the text that starts at an address.
 func (m *reader) characters(at uint64, w window, wide bool, yield func([]byte, bool) bool) (done bool) {
 	size := 1
 	if wide {

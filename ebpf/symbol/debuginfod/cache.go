@@ -10,15 +10,15 @@ import (
 	"github.com/headwater/headwater/ebpf/order"
 )
 
-// cached is a file in the folder.
+// cached is a file in the cache folder.
 type cached struct {
 	path string
 	size int64
 	used time.Time
 }
 
-// makeRoom removes files, the least recently used first, until more bytes would
-// fit. Files that are open elsewhere stay readable there.
+// makeRoom removes files, the least recently used first, until more bytes fit. Removed files that are open stay
+// readable.
 func (c *Client) makeRoom(more int64) error {
 	files, err := list(c.options.CacheDir)
 	if err != nil {
@@ -36,14 +36,14 @@ func (c *Client) makeRoom(more int64) error {
 		if err := os.Remove(f.path); err != nil {
 			return fmt.Errorf("make room for debug files: %w", err)
 		}
-		os.Remove(filepath.Dir(f.path)) // if it is empty
+		os.Remove(filepath.Dir(f.path)) // only if it is empty
 		total -= f.size
 	}
 	return nil
 }
 
-// list returns the files that this package and elfutils' client keep in dir:
-// dir/BUILDID/debuginfo, and remains of downloads that were cut short.
+// list returns the files of this package and of elfutils' client in dir: dir/BUILDID/debuginfo, and remains of
+// interrupted downloads.
 func list(dir string) ([]cached, error) {
 	var files []cached
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -25,15 +25,14 @@ const (
 
 // Options configure a Client.
 type Options struct {
-	URLs      []string      // servers, in the order in which they are asked; at least one
+	URLs      []string      // servers, in the order of requests; at least one
 	CacheDir  string        // folder of downloaded files; "": DefaultCacheDir
-	CacheSize int64         // bytes on disk, the least recently used files go first; 0: DefaultCacheSize
-	Timeout   time.Duration // how long a server may be silent; 0: DefaultTimeout
+	CacheSize int64         // bytes on disk; the least recently used files are removed first; 0: DefaultCacheSize
+	Timeout   time.Duration // maximum time without data from a server; 0: DefaultTimeout
 }
 
-// FromEnvironment returns the servers that DEBUGINFOD_URLS names, separated by
-// spaces; nil if it is not set. Words of other kinds, "ima:enforcing" and
-// "file://", are left out.
+// FromEnvironment returns the servers in DEBUGINFOD_URLS, which are separated by spaces, or nil if it is not set. It
+// ignores other words, such as "ima:enforcing" and "file://".
 func FromEnvironment() []string {
 	var servers []string
 	for _, word := range strings.Fields(os.Getenv("DEBUGINFOD_URLS")) {
@@ -44,8 +43,8 @@ func FromEnvironment() []string {
 	return servers
 }
 
-// DefaultCacheDir returns $DEBUGINFOD_CACHE_PATH, or a folder of our own in the
-// user's cache folder, or in /var/cache for services, which have no home.
+// DefaultCacheDir returns $DEBUGINFOD_CACHE_PATH, or a folder for Headwater in the user's cache folder, or in
+// /var/cache for services, which have no home.
 func DefaultCacheDir() string {
 	if dir := os.Getenv("DEBUGINFOD_CACHE_PATH"); dir != "" {
 		return dir
@@ -56,7 +55,7 @@ func DefaultCacheDir() string {
 	return "/var/cache/headwater/debuginfod"
 }
 
-// Validate returns an error that names what is wrong.
+// Validate returns an error that describes an invalid option, or nil.
 func (o Options) Validate() error {
 	for _, s := range o.URLs {
 		u, err := url.Parse(s)
@@ -75,10 +74,10 @@ func (o Options) Validate() error {
 
 // Limits of a Client.
 const (
-	maxWaiting  = 1024             // requests that wait; further ones are asked again later
+	maxWaiting  = 1024             // waiting requests; more are rejected, and asked again later
 	MaxFile     = 4 << 30          // bytes of one file
-	notFoundFor = 10 * time.Minute // how long a server's "no" holds
-	failedFor   = time.Minute      // how long a failure holds
+	notFoundFor = 10 * time.Minute // how long a server's "no" is valid
+	failedFor   = time.Minute      // how long a failure is valid
 )
 
 // Client fetches debug files. Its methods may be called concurrently and do not
@@ -95,25 +94,25 @@ type Client struct {
 	stats Stats
 }
 
-// state is what is known of one build ID; the file itself is in the folder.
+// state is the state of one build ID without a file; the files are in the folder.
 type state struct {
 	waiting bool
-	until   time.Time // not asked for again before
-	err     error     // why there is no file
+	until   time.Time // not requested again before
+	err     error     // the reason why there is no file
 }
 
-// Stats are counters since the Client began.
+// Stats are counters since the Client started.
 type Stats struct {
 	Downloaded uint64 // files
 	Bytes      uint64
-	NotFound   uint64 // build IDs that no server had
+	NotFound   uint64 // build IDs that no server has
 	Failed     uint64 // requests that failed for other reasons
 }
 
-// ErrNotFound says that no server has the file.
+// ErrNotFound reports that no server has the file.
 var ErrNotFound = errors.New("no debuginfod server has it")
 
-// errPending says that the answer is not there yet.
+// errPending reports that there is no answer yet.
 var errPending = errors.New("asked of debuginfod")
 
 // New returns a Client that downloads one file at a time until Close.
@@ -141,16 +140,15 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends downloads. What was downloaded stays.
+// Close stops downloads. Downloaded files stay.
 func (c *Client) Close() {
 	c.cancel()
 	c.ended.Wait()
 	c.http.CloseIdleConnections()
 }
 
-// Path returns the debug file of a build ID, hex. If it is not there, Path asks
-// for it in the background, unless a server said no lately, and returns why it is
-// not: ErrNotFound, or another error.
+// Path returns the debug file of a build ID, in hex. If it is not in the folder, Path requests it in the background,
+// unless a server recently did not have it, and returns the reason: ErrNotFound, or another error.
 func (c *Client) Path(buildID string) (string, error) {
 	if !valid(buildID) {
 		return "", fmt.Errorf("build ID %.100q is not hexadecimal", buildID)
@@ -158,7 +156,7 @@ func (c *Client) Path(buildID string) (string, error) {
 	path := c.path(buildID)
 	if _, err := os.Stat(path); err == nil {
 		now := time.Now()
-		os.Chtimes(path, now, now) // in use: the last one to go
+		os.Chtimes(path, now, now) // in use: remove it last
 		return path, nil
 	}
 	c.mu.Lock()
@@ -187,7 +185,7 @@ func valid(buildID string) bool {
 	return len(buildID) >= 4 && len(buildID) <= 128 && strings.Trim(buildID, "0123456789abcdef") == ""
 }
 
-// path is where a file is kept, which is as elfutils' own client does.
+// path returns the path of a file in the folder, in the same layout as elfutils' own client.
 func (c *Client) path(buildID string) string {
 	return filepath.Join(c.options.CacheDir, buildID, "debuginfo")
 }
@@ -205,7 +203,7 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// MaxStates bounds what is remembered of build IDs without a file.
+// MaxStates bounds the remembered build IDs without a file.
 const MaxStates = 1 << 16
 
 func (c *Client) answered(buildID string, n int64, err error) {
@@ -231,8 +229,7 @@ func (c *Client) answered(buildID string, n int64, err error) {
 	c.state[buildID] = s
 }
 
-// fetch asks the servers one after another. A failure of one counts only if none
-// has the file.
+// fetch asks the servers in order. It returns the failure of a server only if no server has the file.
 func (c *Client) fetch(ctx context.Context, buildID string) (int64, error) {
 	var failed error
 	for _, server := range c.options.URLs {
@@ -289,7 +286,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// store writes a file in whole or not at all.
+// store writes a complete file or none.
 func (c *Client) store(buildID string, body io.Reader, length int64) (int64, error) {
 	path := c.path(buildID)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -313,7 +310,7 @@ func (c *Client) store(buildID string, body io.Reader, length int64) (int64, err
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		os.Remove(filepath.Dir(path)) // if it is empty
+		os.Remove(filepath.Dir(path)) // only if it is empty
 	}
 	return n, err
 }

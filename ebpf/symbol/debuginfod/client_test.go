@@ -19,10 +19,10 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// patience is how long the tests wait for what must happen.
+// patience is the time limit of the tests.
 const patience = time.Minute
 
-// wait asks for a build ID until there is a file or a final answer.
+// wait requests a build ID until there is a file or a final answer.
 func wait(t *testing.T, c *Client, buildID string) (string, error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -190,7 +190,7 @@ func TestRealServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
-		clear(c.state) // the server has not looked through the folder yet
+		clear(c.state) // the server has not scanned the folder yet
 		c.mu.Unlock()
 	}
 	got, err := os.ReadFile(path)
@@ -243,7 +243,7 @@ func serve(t *testing.T, dir string) string {
 	return ""
 }
 
-// tryServe gives up when debuginfod ends, for somebody may have taken its port.
+// tryServe gives up when debuginfod exits, because another program may have taken its port.
 func tryServe(t *testing.T, dir string) (url string, ok bool) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

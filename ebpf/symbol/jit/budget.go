@@ -8,21 +8,21 @@ import (
 // DefaultBytes is the memory for the names of all processes together.
 const DefaultBytes = 64 << 20
 
-// budget is the memory for the names of all processes. One of them may take half of
-// what the others leave, so that none takes it all.
+// budget is the memory for the names of all processes. A process may take half of the memory that all other processes
+// leave, so that no process takes all of it.
 type budget struct {
 	limit   int64
 	used    atomic.Int64
-	dropped atomic.Uint64 // functions that there was no room for
+	dropped atomic.Uint64 // functions dropped because of the budget
 }
 
-// share is what one process has of the budget. One goroutine uses it at a time.
+// share is a process's part of the budget. One goroutine uses it at a time.
 type share struct {
 	of   *budget
 	used int64
 }
 
-// take reserves memory. It reports whether there is that much.
+// take reserves memory. It reports whether enough is left.
 func (s *share) take(bytes int64) bool {
 	others := s.of.used.Add(bytes) - s.used - bytes
 	if bytes > 0 && s.used+bytes > (s.of.limit-others)/2 {
@@ -33,11 +33,11 @@ func (s *share) take(bytes int64) bool {
 	return true
 }
 
-// free gives everything back.
+// free returns all memory of the share to the budget.
 func (s *share) free() { s.take(-s.used) }
 
-// room returns a slice with room for n more elements, and reserves that memory. It
-// grows by a quarter: to double would take more than is used.
+// room returns a slice with room for n more elements, and reserves the memory. It grows by a quarter: doubling would
+// take more memory than is used.
 func room[T any](s *share, all []T, n int) ([]T, bool) {
 	if cap(all)-len(all) >= n {
 		return all, true

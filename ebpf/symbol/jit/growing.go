@@ -14,29 +14,28 @@ import (
 
 // Limits on reading the files of one process.
 const (
-	chunk       = 256 << 10 // at once
+	chunk       = 256 << 10 // bytes of one read
 	MaxLine     = 64 << 10  // bytes of a line of a map
-	MaxRead     = 256 << 20 // bytes of all files at once, however often they are written again
-	MaxReadRate = 4 << 20   // and bytes a second afterwards
-	edge        = 4 << 10   // at both ends of what was read, compared each time
-	maxFileEnd  = 1 << 40   // offset that is read up to
+	MaxRead     = 256 << 20 // bytes of all files in one burst, however often they are rewritten
+	MaxReadRate = 4 << 20   // bytes a second after the burst
+	edge        = 4 << 10   // bytes at both ends of the read part that are compared each time
+	maxFileEnd  = 1 << 40   // maximum offset that is read
 )
 
-// growing is a file that is read on from where it ended, as long as what was read of
-// it is still there.
+// growing is a file that is read incrementally, as long as the part read so far is unchanged.
 type growing struct {
-	root, name string // where it was opened
-	uid        uint32 // of its process
+	root, name string // path below the process's root
+	uid        uint32 // user of its process
 	file       procfs.File
-	stat       unix.Stat_t // when it was read
-	at         int64       // it was read up to here
+	stat       unix.Stat_t // at the last read
+	at         int64       // end of the read part
 
-	head, tail []byte // at the beginning of what was read, and before at
-	broken     bool   // what follows cannot be understood
+	head, tail []byte // start of the read part, and end of it before at
+	broken     bool   // the rest cannot be parsed
 }
 
-// openGrowing opens a regular file that belongs to the user uid or to root, below
-// the directory root; nil if there is none. Others could make us believe anything.
+// openGrowing opens a regular file below directory root that belongs to user uid or to root, or returns nil. Files of
+// other users could contain anything.
 func openGrowing(root, name string, uid uint32) *growing {
 	f, err := procfs.OpenOwned(root, name, uid)
 	if err != nil {
@@ -45,9 +44,8 @@ func openGrowing(root, name string, uid uint32) *growing {
 	return &growing{root: root, name: name, uid: uid, file: f}
 }
 
-// renew looks whether the file is still what was read of it. If another one has its
-// name, or somebody has written over it, it is to be read from the beginning, and
-// renew reports that. A file whose name is gone stays as it is.
+// renew checks whether the file still has the content read so far. If the name belongs to a different file, or the file
+// was overwritten, renew resets the file to its start and returns true. A file whose name is gone is kept.
 func (g *growing) renew() bool {
 	if g == nil {
 		return false
@@ -66,10 +64,10 @@ func (g *growing) renew() bool {
 	return true
 }
 
-// restart lets the file be read from its beginning.
+// restart resets the file, so that it is read from the start.
 func (g *growing) restart() { g.at, g.head, g.tail, g.broken = 0, nil, nil, false }
 
-// reopen opens the file that has the name now, and reports whether it is another.
+// reopen opens the file that has the name now, and reports whether it is a different file.
 func (g *growing) reopen() bool {
 	now := openGrowing(g.root, g.name, g.uid)
 	if now == nil {
@@ -86,7 +84,7 @@ func (g *growing) reopen() bool {
 	return true
 }
 
-// sameEdges reports whether the ends of what was read are in the file still.
+// sameEdges reports whether the ends of the read part are unchanged.
 func (g *growing) sameEdges() bool {
 	return g.holds(g.head, 0) && g.holds(g.tail, g.at-int64(len(g.tail)))
 }
@@ -97,9 +95,9 @@ func (g *growing) holds(want []byte, at int64) bool {
 	return (err == nil || err == io.EOF) && bytes.Equal(got, want)
 }
 
-// read hands what is new to parse, with how much of the file there is from its first
-// byte on; parse returns how much of that it used. After an error nothing more is
-// read, nor beyond what left allows. skip passes over holes, which no text has.
+// read calls parse with the unread part, and with the number of bytes left in the file from its first byte on; parse
+// returns the number of bytes that it used. read stops after an error of parse, and when left is exhausted. skip skips
+// holes, which contain no text.
 func (g *growing) read(skip bool, left *allowance, parse func(b []byte, left int64) (used int64, err error)) {
 	size := min(g.stat.Size, maxFileEnd)
 	if g.broken || g.at >= size {
@@ -123,21 +121,21 @@ func (g *growing) read(skip bool, left *allowance, parse func(b []byte, left int
 	}
 }
 
-// skipHole goes on to the next bytes that a sparse file has.
+// skipHole moves to the next data of a sparse file.
 func (g *growing) skipHole() {
 	file, local := g.file.(*os.File)
 	if !local {
 		return
 	}
 	switch data, err := unix.Seek(int(file.Fd()), g.at, unix.SEEK_DATA); {
-	case errors.Is(err, unix.ENXIO): // there are no more
+	case errors.Is(err, unix.ENXIO): // no data follows
 		g.at, g.tail = g.stat.Size, nil
 	case err == nil && data-g.at >= chunk:
 		g.at, g.tail = data, nil
 	}
 }
 
-// passed notes that bytes were used, the first of which are in b.
+// passed records that parse used bytes, which start with b.
 func (g *growing) passed(b []byte, used int64) {
 	if used == 0 {
 		return
@@ -159,8 +157,7 @@ func (g *growing) close() {
 	}
 }
 
-// allowance is how many bytes may be read of a process's files. The zero value
-// allows MaxRead.
+// allowance limits the bytes that are read from a process's files. The zero value allows MaxRead.
 type allowance struct {
 	spent int64
 	last  time.Time

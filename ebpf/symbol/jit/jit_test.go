@@ -57,7 +57,7 @@ func words(order binary.ByteOrder, values ...uint64) []byte {
 	return b
 }
 
-// sampleDump has a function with lines, another, and the first one moved.
+// sampleDump has a function with lines, a second one, and a move of the first.
 func sampleDump(order binary.ByteOrder) []byte {
 	b := make([]byte, dumpHeader)
 	order.PutUint32(b, dumpMagic)
@@ -84,7 +84,7 @@ func TestJitdump(t *testing.T) {
 		m := newTable(DefaultBytes)
 		var d dump
 		data := sampleDump(order)
-		for end, at := 0, 0; end <= len(data); end++ { // as it is written, byte by byte
+		for end, at := 0, 0; end <= len(data); end++ { // byte by byte, as it is written
 			used, err := d.parse(m, data[at:end], int64(end-at))
 			if err != nil {
 				t.Fatal(err)
@@ -147,8 +147,8 @@ func newTable(bytes int) *table {
 	return &table{share: share{of: &budget{limit: int64(bytes)}}}
 }
 
-// checkBytes compares the memory that a table has with what it has reserved, and that
-// with the budget, of which one process may take half.
+// checkBytes compares the memory of a table with its reservation, and the reservation with the budget; one process may
+// take half of the budget.
 func (t *table) checkBytes(test *testing.T, named int) {
 	test.Helper()
 	has := int64(cap(t.functions))*int64(unsafe.Sizeof(function{})) + int64(cap(t.lines))*16 + int64(cap(t.names)) +
@@ -161,8 +161,7 @@ func (t *table) checkBytes(test *testing.T, named int) {
 	}
 }
 
-// newProcesses returns a Processes with a budget, and how to name an address as it is
-// named at the end of an interval.
+// newProcesses returns a Processes with a budget, and a function that names an address as at the end of an interval.
 func newProcesses(t *testing.T, bytes int) (p *Processes, name func(addr uint64) string) {
 	t.Helper()
 	p = New(procfs.Default, &filework.Pool{}, bytes)
@@ -179,7 +178,7 @@ func newProcesses(t *testing.T, bytes int) (p *Processes, name func(addr uint64)
 	}
 }
 
-// ownMap is the path of the map of this process.
+// ownMap returns the path of the map of this process.
 func ownMap(t *testing.T) string {
 	path := fmt.Sprintf("/tmp/perf-%d.map", os.Getpid())
 	t.Cleanup(func() { os.Remove(path) })
@@ -193,7 +192,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestRewrittenMap: names are those of the file as it is, whatever was done to it.
+// TestRewrittenMap: names are from the current content of the file, after any change to it.
 func TestRewrittenMap(t *testing.T) {
 	path := ownMap(t)
 	p, name := newProcesses(t, DefaultBytes)
@@ -238,8 +237,8 @@ func TestRewrittenMap(t *testing.T) {
 	check("removed", "s")
 }
 
-// TestNamesOfTheTime: code has the name that it had when it ran. At an address that has had two names since the last
-// read, either may be right, and one that a map has which was written over may be of code that came later.
+// TestNamesOfTheTime: code has its name from the time when it ran. At an address that has had two names since the last
+// read, either may be right. A name from an overwritten map may be of later code.
 func TestNamesOfTheTime(t *testing.T) {
 	path := ownMap(t)
 	p := New(procfs.Default, &filework.Pool{}, DefaultBytes)
@@ -263,7 +262,7 @@ func TestNamesOfTheTime(t *testing.T) {
 			t.Fatal("the map is not read when the process is observed")
 		}
 	}
-	// Somebody asks for the first time only after it was written over.
+	// The first request comes only after the map was overwritten.
 	write(t, path, "1000 10 second\n2000 10 stays\n4000 10 comes\n")
 	check("written over", NotRead, "stays", NotRead, NotRead, "")
 	check("as it was", "second", "stays", "", "comes", "")
@@ -279,8 +278,8 @@ func TestNamesOfTheTime(t *testing.T) {
 	check("at last", "generation 2", "stays", "", "", "")
 }
 
-// TestRest: a map that is written over once is read at once; one that is so all the time is
-// read now and then.
+// TestRest: a map that is overwritten once is read at once; a map that is overwritten all the time is read now and
+// then.
 func TestRest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "map")
 	write(t, path, "1000 10 first\n")
@@ -344,8 +343,7 @@ func TestRewrittenDump(t *testing.T) {
 	}
 }
 
-// TestHostileDump: what a record says of its length costs nothing, and its code is
-// not read.
+// TestHostileDump: the length in a record has no cost, and the code in a record is not read.
 func TestHostileDump(t *testing.T) {
 	order := binary.LittleEndian
 	b := sampleDump(order)
@@ -368,13 +366,12 @@ func TestHostileDump(t *testing.T) {
 	if got := after.TotalAlloc - before.TotalAlloc; got > 4*chunk {
 		t.Errorf("%d bytes allocated", got)
 	}
-	if !k.dump.broken { // behind 4 GiB there are zeros
+	if !k.dump.broken { // zeros follow after 4 GiB
 		t.Errorf("read on from %d", k.dump.at)
 	}
 }
 
-// TestSparseMap: the holes of a map cost nothing, and however often it is written
-// again, no more than so much of it is read.
+// TestSparseMap: the holes of a map are not read, and the bytes read are bounded however often the map is rewritten.
 func TestSparseMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "map")
 	write(t, path, "1000 10 first\n")
@@ -407,8 +404,8 @@ func TestSparseMap(t *testing.T) {
 	}
 }
 
-// TestBudget: one process takes half of what the others leave, what there is no room
-// for is counted, and forgetting a process gives its share back.
+// TestBudget: one process takes half of the memory that the rest leaves, functions without room are counted, and Forget
+// returns the share of a process.
 func TestBudget(t *testing.T) {
 	const limit = 1 << 20
 	path := ownMap(t)
@@ -490,8 +487,7 @@ func appendTo(t *testing.T, path, text string) {
 	}
 }
 
-// TestLongMap reads a map that is longer than what is read at once, and written
-// again while we know it.
+// TestLongMap reads a map that is longer than one read, and is rewritten later.
 func TestLongMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "map")
 	var text bytes.Buffer
@@ -528,8 +524,7 @@ process.stdin.on('end', () => process.exit(0)).resume();
 turn();
 `
 
-// TestNode reads what node writes. A map and a dump of one process agree on where
-// the optimised function is.
+// TestNode reads node's own files. A map and a dump of one process agree on the address of the optimised function.
 func TestNode(t *testing.T) {
 	need.Tools(t, "node")
 	dir := t.TempDir()
@@ -571,8 +566,7 @@ func TestNode(t *testing.T) {
 	if f, ok := p.Frame(pid, start+1); !ok || !hot(f.Function) {
 		t.Errorf("%#x is %+v", start, f)
 	}
-	// The dump alone, which node writes to the end when it ends. The files of a
-	// process that is gone stay open.
+	// The dump only, which node completes when it exits. The files of a process that is gone stay open.
 	stdin.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
@@ -593,7 +587,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestDue: a process is looked at when it is new, soon again, and once a minute in the end.
+// TestDue: a process is checked when it is new, soon again, and finally once a minute.
 func TestDue(t *testing.T) {
 	var looked []int
 	k, begin := &process{}, time.Now()

@@ -19,8 +19,7 @@ const (
 	recordLines = 2
 )
 
-// What is read of a record at most: of a function without its code, of lines as many
-// as there is room for.
+// The maximum number of bytes that are read of a record: a function without its code, and as many lines as fit.
 const (
 	maxLoad  = 64 + maxName
 	maxLines = chunk
@@ -30,17 +29,17 @@ var errDump = errors.New("malformed jitdump")
 
 // dump reads one jitdump file.
 type dump struct {
-	order binary.ByteOrder // nil until the header was read
-	lines struct {         // those of the function that comes next
+	order binary.ByteOrder // nil before the header is read
+	lines struct {         // lines of the next function
 		addr        uint64
 		from, count int
 	}
-	named map[uint64]uint32 // offset of the name of the function that begins there now
+	named map[uint64]uint32 // offset of the name of the current function at an address
 }
 
-// parse adds the functions in whole records to t, of b, with which the left bytes of the
-// file begin. It returns how many of them it used, which may be more than b holds:
-// most of a record is code. It stops at a record of which b holds too little.
+// parse adds the functions of complete records in b to t. b is the start of the last left bytes of the file. It returns
+// the number of bytes that it used, which may exceed len(b): most of a record is code. It stops at a record that is not
+// sufficiently in b.
 func (d *dump) parse(t *table, b []byte, left int64) (used int64, err error) {
 	if d.order == nil {
 		if used, err = d.header(b, left); used == 0 {
@@ -63,7 +62,7 @@ func (d *dump) parse(t *table, b []byte, left int64) (used int64, err error) {
 	return used, nil
 }
 
-// wantedOf returns how many bytes are looked at of a record.
+// wantedOf returns the number of bytes that are read of a record.
 func wantedOf(kind uint32) int64 {
 	switch kind {
 	case recordLoad, recordMove:
@@ -95,7 +94,7 @@ func (d *dump) record(t *table, kind uint32, b []byte) {
 	case kind == recordLines && len(b) >= 16:
 		d.readLines(t, u64(0), u64(8), b[16:])
 	case kind == recordLoad && len(b) >= 40:
-		// u32 pid, tid; u64 address when made, address, size, number; name, code
+		// u32 pid, tid; u64 address at creation, address, size, number; name, code
 		name, _, ok := bytes.Cut(b[40:], []byte{0})
 		if !ok && len(name) < maxName {
 			return
@@ -109,7 +108,7 @@ func (d *dump) record(t *table, kind uint32, b []byte) {
 			d.setName(t, u64(16), at)
 		}
 	case kind == recordMove && len(b) >= 48:
-		// u32 pid, tid; u64 address when made, old and new address, size, number
+		// u32 pid, tid; u64 address at creation, old and new address, size, number
 		if at, ok := d.named[u64(16)]; ok {
 			d.setName(t, u64(24), at)
 			t.addNamed(u64(24), u64(32), at, 0, 0)
@@ -117,7 +116,7 @@ func (d *dump) record(t *table, kind uint32, b []byte) {
 	}
 }
 
-// setName remembers which function begins at an address, for those that are moved.
+// setName records the function at an address, for later moves.
 func (d *dump) setName(t *table, addr uint64, at uint32) {
 	if _, known := d.named[addr]; !known && !t.share.take(mapEntry) {
 		return
@@ -128,8 +127,7 @@ func (d *dump) setName(t *table, addr uint64, at uint32) {
 	d.named[addr] = at
 }
 
-// readLines reads entries u64 address, u32 line, column; name of the file, or
-// 0xff for the one before.
+// readLines reads entries: u64 address; u32 line, column; name of the file, or 0xff for the previous name.
 func (d *dump) readLines(t *table, addr, n uint64, b []byte) {
 	d.lines.addr, d.lines.from, d.lines.count = addr, len(t.lines), 0
 	var file []byte

@@ -28,8 +28,8 @@ func resident(t *testing.T) int64 {
 	return kib << 10
 }
 
-// TestMemory: ten programs with maps of 125 MB each take no more than the budget, and
-// what rebuilding the lists takes; that is given back when they end.
+// TestMemory: ten programs with maps of 125 MB each take at most the budget and the memory for rebuilding the lists.
+// All memory is freed when they end.
 func TestMemory(t *testing.T) {
 	const processes, mapBytes = 10, 125 << 20
 	first := ""

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// parsePerfMap adds whole lines "START SIZE NAME", numbers in hex (Linux,
-// tools/perf/Documentation/jit-interface.txt), and returns how many bytes they
-// take. Lines of other forms, and those that are too long, are skipped.
+// parsePerfMap adds complete lines "START SIZE NAME", numbers in hex (Linux,
+// tools/perf/Documentation/jit-interface.txt), and returns the length of all complete lines in bytes. It skips lines in
+// other forms and lines that are too long.
 func (t *table) parsePerfMap(b []byte) (used int) {
 	for {
 		end := bytes.IndexByte(b[used:], '\n')

@@ -13,20 +13,18 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// How soon, and how often later on, a process is looked at again that lacks a map or a
-// dump: compilers begin late, and all mappings of the process have to be read.
+// The first and the maximum interval at which a process without a map or a dump is checked again: compilers start late,
+// and a check reads all mappings of the process.
 const (
 	lookAgain     = 10 * time.Second
 	lookAgainLate = time.Minute
 )
 
-// muchMemory is how many bytes of names make it worthwhile to give the memory back to
-// the system when they are forgotten.
+// muchMemory is the size of forgotten names in bytes above which memory is returned to the system at once.
 const muchMemory = 8 << 20
 
-// Processes knows the code that compilers made in processes. The files of a process
-// are opened when it is observed, so that its code can be named when it is gone.
-// Its methods may be called concurrently. Only Read waits for files.
+// Processes names the code that compilers made in processes. The files of a process are opened when it is observed, so
+// that its code can be named after its end. Methods may be called concurrently. Only Read waits for files.
 type Processes struct {
 	fs     procfs.FS
 	work   *filework.Pool
@@ -39,40 +37,39 @@ type Processes struct {
 // process is one process.
 type process struct {
 	// Guarded by the mutex of Processes.
-	next  time.Time     // when it is looked at again
-	pause time.Duration // before that
+	next  time.Time     // time of the next check
+	pause time.Duration // interval before next
 	gone  bool
 
-	reading sync.Mutex // one reader of the files at a time; guards them
-	tried   bool       // they were looked for
+	reading sync.Mutex // held by the one reader of the files; guards them
+	tried   bool       // the files were searched
 	perf    *growing   // map, nil if there is none
 	dump    *growing   // jitdump, nil if there is none
 	reader  dump
 	left    allowance
-	rest    time.Time // nothing is read before
+	rest    time.Time // no read before this time
 
-	mu     sync.Mutex // guards what follows; held while a chunk is parsed, never while one is read
+	mu     sync.Mutex // guards the following fields; held while a chunk is parsed, never during a read
 	closed bool
-	stale  bool // what the files have now is not read yet
+	stale  bool // the current content of the files is not read yet
 	table  table
 	past   past
 }
 
-// past is what the files said at the last read of those addresses that somebody asks about now. Code has run there
-// since, so a name is that of the code only if it is still the same.
+// past is the result of the previous read for the addresses in the current request. The code ran after that read, so a
+// name is certain only if it is unchanged.
 type past struct {
 	names   map[uint64]Frame
-	written bool // a file was written over since: what it said of other addresses is not known
+	written bool // a file was overwritten since: the previous names of other addresses are unknown
 }
 
-// New returns an empty Processes whose names take at most bytes bytes. Files are
-// read by work.
+// New returns an empty Processes whose names take at most bytes bytes. work reads the files.
 func New(fs procfs.FS, work *filework.Pool, bytes int) *Processes {
 	return &Processes{fs: fs, work: work, budget: budget{limit: int64(bytes)}, known: map[uint32]*process{}}
 }
 
-// Observe reports that code outside of any file runs in a process. It lets the files
-// of a process that is new be opened, and costs next to nothing otherwise.
+// Observe reports that code outside of any file runs in a process. It starts opening the files of a new process, and
+// otherwise costs almost no time.
 func (p *Processes) Observe(pid uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,8 +84,7 @@ func (p *Processes) Observe(pid uint32) {
 	p.work.Go(p.Origin(pid), fmt.Sprintf("opening the JIT names of process %d", pid), func() { k.lookAgain(p.fs, pid) })
 }
 
-// due reports whether a process is to be looked at, and makes each pause twice as long as
-// the one before.
+// due reports whether a process must be checked now, and doubles the interval to the next check.
 func (k *process) due(now time.Time) bool {
 	if now.Before(k.next) {
 		return false
@@ -98,7 +94,7 @@ func (k *process) due(now time.Time) bool {
 	return true
 }
 
-// Origin is where the files of a process come from.
+// Origin returns the origin of the files of a process.
 func (p *Processes) Origin(pid uint32) filework.Origin {
 	owner := p.fs.Owner(pid)
 	return filework.Origin{Mount: fmt.Sprintf("%s of user %d", p.fs.MountNamespace(pid), owner), Owner: owner}
@@ -111,9 +107,8 @@ func (p *Processes) Knows(pid uint32) bool {
 	return p.known[pid] != nil
 }
 
-// Read reads on in the files of a process. They may be of a mount that hangs: then it
-// does not return. Frame names the addresses afterwards as they were called since the
-// last Read.
+// Read reads the new parts of the files of a process. If the files are on a mount that hangs, Read does not return.
+// After Read, Frame uses the names that the addresses have had since the last Read.
 func (p *Processes) Read(pid uint32, addresses []uint64) {
 	p.mu.Lock()
 	k := p.known[pid]
@@ -123,9 +118,8 @@ func (p *Processes) Read(pid uint32, addresses []uint64) {
 	}
 }
 
-// Frame names an address of a process. ok is false if nothing is known there, as far
-// as Read has come. The function is NotRead if another name may have been right when the
-// code ran.
+// Frame names an address of a process. ok is false if no function is known there as of the last Read. The function is
+// NotRead if the code may have had a different name when it ran.
 func (p *Processes) Frame(pid uint32, addr uint64) (f Frame, ok bool) {
 	p.mu.Lock()
 	k := p.known[pid]
@@ -150,7 +144,7 @@ func (k *process) find(addr uint64) (f Frame, ok bool) {
 	return f, ok
 }
 
-// namesOf returns what is known of addresses, but for those that nothing is known of.
+// namesOf returns the names of the addresses that have one.
 func (k *process) namesOf(addresses []uint64) map[uint64]Frame {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -166,7 +160,7 @@ func (k *process) namesOf(addresses []uint64) map[uint64]Frame {
 	return names
 }
 
-// Ended reports that a process has ended. It is known until Forget.
+// Ended reports that a process has ended. Its names stay until Forget.
 func (p *Processes) Ended(pid uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,12 +169,10 @@ func (p *Processes) Ended(pid uint32) {
 	}
 }
 
-// Restarted reports that a process runs another program: nothing is known of it any
-// more.
+// Restarted reports that a process runs another program: all its names are dropped.
 func (p *Processes) Restarted(pid uint32) { p.Forget([]uint32{pid}) }
 
-// Gone returns the processes that have ended, to be forgotten when their samples
-// are named.
+// Gone returns the ended processes. Callers forget them after they have named their samples.
 func (p *Processes) Gone() (pids []uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +184,7 @@ func (p *Processes) Gone() (pids []uint32) {
 	return pids
 }
 
-// Forget forgets processes, and gives their memory back.
+// Forget drops processes, and frees their memory.
 func (p *Processes) Forget(pids []uint32) {
 	before := p.budget.used.Load()
 	for _, pid := range pids {
@@ -209,7 +201,7 @@ func (p *Processes) Forget(pids []uint32) {
 	}
 }
 
-// Close forgets everything.
+// Close drops all processes.
 func (p *Processes) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,22 +211,21 @@ func (p *Processes) Close() {
 	}
 }
 
-// Stats are sizes of what is known.
+// Stats are the sizes of a Processes.
 type Stats struct {
 	Processes int
-	Bytes     uint64 // memory of the names of all of them
-	Dropped   uint64 // functions that there was no room for, since the beginning
+	Bytes     uint64 // memory of all names
+	Dropped   uint64 // functions dropped because of the budget, in total
 }
 
-// Stats returns the present sizes.
+// Stats returns the current sizes.
 func (p *Processes) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{Processes: len(p.known), Bytes: uint64(max(p.budget.used.Load(), 0)), Dropped: p.budget.dropped.Load()}
 }
 
-// forget drops the names of a process. Its files are closed by who reads them now, if
-// anybody does: that may hang.
+// forget drops the names of a process. A read of its files may hang, so the reader, if there is one, closes the files.
 func (k *process) forget() {
 	k.mu.Lock()
 	k.closed = true
@@ -261,8 +252,8 @@ func (k *process) unlock() {
 	k.reading.Unlock()
 }
 
-// lookAgain opens what there is of the files of a process. What is new is read at once: it may be written over before
-// somebody asks for names.
+// lookAgain opens the files of a process that exist. New files are read at once: they may be overwritten before names
+// are requested.
 func (k *process) lookAgain(fs procfs.FS, pid uint32) {
 	k.reading.Lock()
 	defer k.unlock()
@@ -278,7 +269,7 @@ func (k *process) lookAgain(fs procfs.FS, pid uint32) {
 	}
 }
 
-// open opens what there is of the files of a process, as it sees them itself.
+// open opens the files of a process that exist, in the process's own view.
 func (k *process) open(fs procfs.FS, pid uint32) {
 	k.tried = true
 	inner, uid, err := fs.Identity(pid)
@@ -296,8 +287,7 @@ func (k *process) open(fs procfs.FS, pid uint32) {
 	}
 }
 
-// dumpPath returns the path of the jitdump that a process has mapped: compilers
-// map a page of it for perf to see.
+// dumpPath returns the path of the jitdump that a process has mapped: compilers map a page of it as a sign for perf.
 func dumpPath(fs procfs.FS, pid, inner uint32) string {
 	mappings, err := fs.ExecMappings(pid)
 	if err != nil {
@@ -312,19 +302,18 @@ func dumpPath(fs procfs.FS, pid, inner uint32) string {
 	return ""
 }
 
-// What was written over is read from the beginning. A file that is written over all the time
-// takes a restShare-th of a CPU at most: after it was read it rests, for maxRest at most.
-// One that is written over seldom is read at once.
+// An overwritten file is read from the start. A file that is overwritten all the time takes at most 1/restShare of a
+// CPU: after a read, the next read is delayed, by maxRest at most. A file that is overwritten rarely is read at once.
 const (
 	restShare = 100
 	maxRest   = time.Minute
 )
 
-// NotRead names code of a process whose files were written over, until they are read again, and code at an address that
-// had another name at the read before: what the files say may be of other code than the one that has run.
+// NotRead is the name of code in a process whose files were overwritten, until they are read again, and of code at an
+// address that had a different name at the previous read: the files may describe code other than the code that ran.
 const NotRead = "[jit code, names are being read]"
 
-// read reads on in both files.
+// read reads the new parts of both files.
 func (k *process) read(fs procfs.FS, pid uint32, addresses []uint64) {
 	k.reading.Lock()
 	defer k.unlock()
@@ -336,7 +325,7 @@ func (k *process) read(fs procfs.FS, pid uint32, addresses []uint64) {
 	if perf || dumped {
 		k.startOver()
 	}
-	if !k.stale { // which changes with k.reading held only
+	if !k.stale { // stale changes only with k.reading held
 		k.readOn()
 		return
 	}
@@ -360,7 +349,7 @@ func (k *process) setStale(stale bool) {
 	k.stale = stale
 }
 
-// readOn reads what is new in both files. The caller holds k.reading.
+// readOn reads the new parts of both files. The caller holds k.reading.
 func (k *process) readOn() {
 	k.readMap()
 	k.readDump()
@@ -384,7 +373,7 @@ func (k *process) readDump() {
 	}))
 }
 
-// startOver forgets what was read.
+// startOver drops all read data.
 func (k *process) startOver() {
 	k.reader = dump{}
 	k.mu.Lock()
@@ -398,8 +387,7 @@ func (k *process) startOver() {
 	}
 }
 
-// locked is parse with the table locked. Of a process that was forgotten nothing more
-// is parsed.
+// locked returns parse with the table locked. After the process was forgotten, it does not parse.
 func (k *process) locked(parse func([]byte, int64) (int64, error)) func([]byte, int64) (int64, error) {
 	return func(b []byte, left int64) (int64, error) {
 		k.mu.Lock()

@@ -1,6 +1,5 @@
-// Package jit names code that just-in-time compilers made, by what they write for
-// perf: maps, /tmp/perf-PID.map, and jitdump files, jit-PID.dump. Both grow while
-// the process runs, so they are read on from where they ended last time.
+// Package jit names code of just-in-time compilers from the files that they write for perf: maps, /tmp/perf-PID.map,
+// and jitdump files, jit-PID.dump. Both grow while the process runs, so each read continues at the end of the last one.
 package jit
 
 import (
@@ -12,54 +11,50 @@ import (
 
 // Frame is the function at an address.
 type Frame struct {
-	Function string // as the compiler calls it, valid UTF-8
+	Function string // the compiler's name for it, valid UTF-8
 	File     string // source file, "" if unknown
 	Line     int    // 0 if unknown
 }
 
-// maxName is the most bytes of one name that are kept. How much is kept of all of
-// them, the budget says; offsets have 32 bits.
+// maxName is the maximum length of a name that is kept. The budget limits the total; offsets have 32 bits.
 const (
 	maxName  = 4 << 10
 	maxCount = 1<<32 - 1
 )
 
-// function is a range of addresses that holds one function's code, since the
-// function before it in the order of writing.
+// function is the address range of one function's code.
 type function struct {
 	start uint64
 	size  uint32
 	name  uint32 // offset in names
-	order uint32 // later ones replaced what was there
-	lines uint32 // the first of its lines
-	count uint32 // of its lines
+	order uint32 // position in the order of writing; later functions replace earlier ones
+	lines uint32 // index of its first line
+	count uint32 // number of its lines
 }
 
-// line is a place in the source, from an address on to the next one of the
-// function.
+// line is a source position, from an address on to the next line of the function.
 type line struct {
 	addr uint64
 	line uint32
 	file uint32 // offset in names
 }
 
-// table is what is known of one process.
+// table is the functions of one process.
 type table struct {
 	share     share
 	functions []function
-	sorted    int    // that many of functions are sorted by start
+	sorted    int    // number of functions that are sorted by start
 	longest   uint64 // size of the longest function
 	lines     []line
 	names     []byte            // each followed by a NUL
 	files     map[string]uint32 // offsets in names of source files
 }
 
-// mapEntry is the memory that an entry of a map takes, about.
+// mapEntry is the approximate memory of a map entry.
 const mapEntry = 64
 
-// add records a function, unless there is no room, with count lines from that one
-// on. A later function replaces those before at the same addresses. It returns where
-// the name is.
+// add records a function with count lines starting at index lines, unless there is no room. A later function replaces
+// earlier ones at the same addresses. It returns the offset of the name.
 func (t *table) add(start, size uint64, name []byte, lines, count int) (at uint32, ok bool) {
 	if size == 0 || start+size < start || len(name) == 0 {
 		return 0, false
@@ -71,7 +66,7 @@ func (t *table) add(start, size uint64, name []byte, lines, count int) (at uint3
 	return at, t.addNamed(start, size, at, lines, count)
 }
 
-// addNamed is add for a name that is there already.
+// addNamed is add for a name that was already added.
 func (t *table) addNamed(start, size uint64, at uint32, lines, count int) (ok bool) {
 	if size == 0 || start+size < start {
 		return false
@@ -100,7 +95,7 @@ func (t *table) addName(name []byte) (at uint32, ok bool) {
 	return at, true
 }
 
-// addLine records a line of a function that is added afterwards.
+// addLine records a line of a function that is added later.
 func (t *table) addLine(addr uint64, number uint32, file []byte) bool {
 	at, ok := t.files[string(file)]
 	if !ok {
@@ -122,7 +117,7 @@ func (t *table) addLine(addr uint64, number uint32, file []byte) bool {
 	return true
 }
 
-// clear forgets everything and gives the memory back.
+// clear drops all data and frees the memory.
 func (t *table) clear() {
 	t.share.free()
 	*t = table{share: t.share}
@@ -133,10 +128,10 @@ func (t *table) name(at uint32) string {
 	return string(rest[:slices.Index(rest, 0)])
 }
 
-// maxSteps bounds how many functions a look-up tries.
+// maxSteps bounds the functions that a lookup checks.
 const maxSteps = 4096
 
-// find returns the function at addr, of several the latest.
+// find returns the function at addr, the latest if there are several.
 func (t *table) find(addr uint64) (Frame, bool) {
 	if t.sorted < len(t.functions) {
 		slices.SortFunc(t.functions, func(a, b function) int {

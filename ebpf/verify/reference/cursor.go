@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// cursor reads numbers from bytes, one after another. The first error sticks, and
-// from then on every number is 0.
+// cursor reads numbers from bytes, one after another. It keeps the first error, and returns 0 for every number after
+// it.
 type cursor struct {
 	data []byte
 	at   int
@@ -19,7 +19,7 @@ func (c *cursor) fail(format string, args ...any) {
 	}
 }
 
-// done reports whether there is nothing left to be read.
+// done reports whether all bytes have been read, or an error occurred.
 func (c *cursor) done() bool { return c.err != nil || c.at >= len(c.data) }
 
 // bytes returns the next n bytes.
@@ -69,7 +69,7 @@ func (c *cursor) sleb() int64 {
 	return int64(v)
 }
 
-// leb reads groups of seven bits, and returns how many bits these were.
+// leb reads groups of seven bits, and returns their value and the number of bits.
 func (c *cursor) leb() (v uint64, bits int) {
 	for {
 		b := c.unsigned(1)

@@ -16,23 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventKind is what an event is about.
+// eventKind is the kind of an event.
 type eventKind uint8
 
 const (
 	mapped eventKind = iota + 1 // a process has mapped code
-	execed                      // it has begun another program
-	forked                      // it was born
+	execed                      // it has executed another program
+	forked                      // it was created
 	exited                      // it has ended
 	missed                      // events were lost
 )
 
-// event is what a perf event of ours says about a process (perf_event_open(2)).
+// event is a record about a process from one of this package's perf events (perf_event_open(2)).
 type event struct {
 	kind    eventKind
 	time    uint64 // CLOCK_MONOTONIC, ns
 	pid     uint32
-	parent  uint32 // forked
+	parent  uint32 // only for forked
 	mapping mapping
 }
 
@@ -105,7 +105,7 @@ func (e *events) close() {
 	}
 }
 
-// read returns the events that are there, in order of time.
+// read returns the available events, in order of time.
 func (e *events) read() []event {
 	var all []event
 	for _, r := range e.rings {
@@ -121,7 +121,7 @@ func (r *ring) read(all []event) []event {
 	data := r.mem[os.Getpagesize():]
 	head, tail := atomic.LoadUint64(&meta.Data_head), meta.Data_tail
 	for tail < head {
-		// A record may go on at the beginning of the buffer.
+		// A record may wrap around to the start of the buffer.
 		at := int(tail % uint64(len(data)))
 		record := append(slices.Clone(data[at:min(at+1<<12, len(data))]), data[:max(0, at+1<<12-len(data))]...)
 		size := int(binary.NativeEndian.Uint16(record[6:]))
@@ -139,8 +139,8 @@ func (r *ring) read(all []event) []event {
 	return all
 }
 
-// parseEvent reads a record behind its header: what it is about, and at its end the
-// time, as PERF_SAMPLE_TIME and sample_id_all ask for. Threads' are of no interest.
+// parseEvent parses a record after its header: its content, and at its end the time, which PERF_SAMPLE_TIME and
+// sample_id_all add. It ignores events of single threads.
 func parseEvent(kind uint32, misc uint16, b []byte) (event, bool) {
 	u32, u64 := binary.NativeEndian.Uint32, binary.NativeEndian.Uint64
 	if len(b) < 32 {

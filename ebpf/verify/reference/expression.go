@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Operations of DWARF expressions (DWARF 5, table 7.9) that call frame information may
-// have (6.4.2).
+// Operations of DWARF expressions (DWARF 5, table 7.9) that are allowed in call frame information (6.4.2).
 const (
 	dwAddr       = 0x03
 	dwDeref      = 0x06
@@ -62,15 +61,14 @@ const (
 type machine struct {
 	cursor
 	frame *frame
-	bias  uint64 // of the file's addresses
+	bias  uint64 // load bias of the file
 	stack []uint64
 }
 
-// maxOperations bounds the work for one expression.
+// maxOperations is the maximum number of operations for one expression.
 const maxOperations = 10_000
 
-// evaluate returns what is on top of the stack in the end. The stack begins with the
-// given values.
+// evaluate returns the top of the stack at the end of the expression. The stack starts with the given values.
 func (f *frame) evaluate(expression []byte, bias uint64, stack ...uint64) (uint64, error) {
 	m := machine{cursor: cursor{data: expression}, frame: f, bias: bias, stack: stack}
 	for n := 0; !m.done(); n++ {
@@ -98,7 +96,7 @@ func (m *machine) pop() uint64 {
 	return v
 }
 
-// copyOf pushes the entry that is n below the top.
+// copyOf pushes a copy of the entry n below the top.
 func (m *machine) copyOf(n int) {
 	if n >= len(m.stack) {
 		m.fail("entry %d of %d on the stack", n, len(m.stack))
@@ -215,8 +213,7 @@ func (m *machine) rearrange(op byte) {
 	}
 }
 
-// compare pushes 1 or 0 for what is said of the second entry and the top, as signed
-// numbers.
+// compare pushes 1 if the relation holds between the second entry and the top as signed numbers, otherwise 0.
 func (m *machine) compare(op byte) {
 	b, a := int64(m.pop()), int64(m.pop())
 	truth := map[byte]bool{dwEq: a == b, dwGe: a >= b, dwGt: a > b, dwLe: a <= b, dwLt: a < b, dwNe: a != b}
@@ -270,7 +267,7 @@ func (m *machine) arithmetic(op byte) {
 	}
 }
 
-// divide divides signed numbers; the remainder is of unsigned ones.
+// divide pushes the quotient of signed numbers, or the remainder of unsigned numbers.
 func (m *machine) divide(op byte, a, b uint64) {
 	switch {
 	case b == 0:

@@ -8,8 +8,7 @@ import (
 
 const minus1 = 1<<64 - 1
 
-// TestOperations states what each operation does by DWARF 5, 2.5.1, the examples
-// of its appendix D.1.2 among them.
+// TestOperations tests each operation according to DWARF 5, 2.5.1, including the examples of its appendix D.1.2.
 func TestOperations(t *testing.T) {
 	a := func() ehtest.Asm { return nil }
 	tests := []struct {
@@ -125,7 +124,7 @@ func TestBadExpressions(t *testing.T) {
 	}
 }
 
-// FuzzEvaluate: no expression makes the evaluator panic or run for long.
+// FuzzEvaluate checks that no expression makes the evaluator panic or run for long.
 func FuzzEvaluate(f *testing.F) {
 	f.Add([]byte(ehtest.Asm{}.Op(dwSwap).Op(dwOver).Op(dwPlus).Op(dwBra).U16(0xfff6)), uint64(5))
 	for op := range 256 {

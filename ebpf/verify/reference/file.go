@@ -14,29 +14,28 @@ import (
 
 // File is an ELF file that processes have mapped.
 type File struct {
-	Path string // as the process that mapped it saw it
+	Path string // as seen by the process that mapped it
 
 	source io.ReaderAt
-	file   *os.File // kept open, so that its inode is nobody else's; nil for the vdso
-	used   bool     // since the last sweep
+	file   *os.File // kept open, so that its inode is not reused; nil for the vdso
+	used   bool     // mapped at the last sweep
 
 	loaded   bool
-	err      error // why it cannot be used
+	err      error // error of load
 	elf      *elf.File
 	frames   []*frames
 	found    map[uint64]*found
-	goStacks map[string][][2]uint64 // where Go's runtime is at the root of a stack, or goes to another
-	stubs    [][2]uint64            // of procedure linkage tables whose entries do not touch the stack
+	goStacks map[string][][2]uint64 // address ranges of Go's runtime by kind, see goFunctions
+	stubs    [][2]uint64            // address ranges of procedure linkage tables whose entries do not touch the stack
 }
 
-// frames is a section of call frame information, and its FDEs by the chunks of text
-// that they are about.
+// frames is a section of call frame information, with its FDEs by chunk of text.
 type frames struct {
 	section *section
 	fdes    map[uint64][]fde
 }
 
-// chunk is log2 of the bytes of a chunk of text, and longest what an FDE is about at most.
+// chunk is log2 of the size of a chunk of text, and longest the maximum range of an FDE, in bytes.
 const (
 	chunk   = 14
 	longest = 1 << 32
@@ -44,7 +43,7 @@ const (
 
 func newFrames(s *section) *frames {
 	out := &frames{section: s, fdes: map[uint64][]fde{}}
-	all, _ := s.entries() // what cannot be read has no rules, and shows as no_cfi
+	all, _ := s.entries() // unreadable entries have no rules, and show as no_cfi
 	for _, f := range all {
 		if f.end <= f.start || f.end-f.start > longest {
 			continue
@@ -56,7 +55,7 @@ func newFrames(s *section) *frames {
 	return out
 }
 
-// find returns the first FDE that is about an ELF virtual address, nil if there is none.
+// find returns the first FDE that covers an ELF virtual address, or nil if there is none.
 func (f *frames) find(vaddr uint64) *fde {
 	all := f.fdes[vaddr>>chunk]
 	for i := range all {
@@ -67,7 +66,7 @@ func (f *frames) find(vaddr uint64) *fde {
 	return nil
 }
 
-// found is the answer for one address.
+// found is the result of a lookup for one address.
 type found struct {
 	row *row
 	cie *cie
@@ -75,7 +74,7 @@ type found struct {
 	err error
 }
 
-// Stat returns the device and inode of the file, 0 for the vdso.
+// Stat returns the information about the file, with its device and inode. It returns an error for the vdso.
 func (f *File) Stat() (os.FileInfo, error) {
 	if f.file == nil {
 		return nil, errors.New("the vdso is no file")
@@ -83,13 +82,13 @@ func (f *File) Stat() (os.FileInfo, error) {
 	return f.file.Stat()
 }
 
-// Digest is of the program headers and the executable segments: two files that share
-// it have the same code at the same addresses.
+// Digest returns a hash of the program headers and the executable segments. Two files with the same hash have the same
+// code at the same addresses.
 func (f *File) Digest() ([sha256.Size]byte, error) {
 	return Digest(f.source)
 }
 
-// Digest is File.Digest of a file that somebody else has opened.
+// Digest is like File.Digest, for a file that the caller has opened.
 func Digest(source io.ReaderAt) (sum [sha256.Size]byte, err error) {
 	file, err := elf.NewFile(source)
 	if err != nil {
@@ -110,7 +109,7 @@ func Digest(source io.ReaderAt) (sum [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(hash.Sum(nil)), nil
 }
 
-// ReadAt reads the file's bytes, as io.ReaderAt does.
+// ReadAt implements io.ReaderAt for the contents of the file.
 func (f *File) ReadAt(b []byte, off int64) (int, error) { return f.source.ReadAt(b, off) }
 
 func (f *File) close() {
@@ -119,7 +118,7 @@ func (f *File) close() {
 	}
 }
 
-// load reads headers and call frame information, once.
+// load reads headers and call frame information at its first call.
 func (f *File) load() error {
 	if !f.loaded {
 		f.loaded, f.found = true, map[uint64]*found{}
@@ -145,7 +144,7 @@ func (f *File) read() (err error) {
 	return nil
 }
 
-// readFrames reads .eh_frame and .debug_frame. What the first says counts.
+// readFrames reads .eh_frame and .debug_frame. For an address in both, .eh_frame counts.
 func (f *File) readFrames() error {
 	for _, name := range []string{".eh_frame", ".debug_frame"} {
 		if s := f.elf.Section(name); s != nil && s.Type != elf.SHT_NOBITS {
@@ -168,9 +167,8 @@ func (f *File) readFrames() error {
 	return nil
 }
 
-// sectionless finds .eh_frame in a file without section headers, by the pointer in
-// .eh_frame_hdr (LSB 5.0, 10.6.2), which has a program header. The section goes on to
-// the end of its segment, or to the zero that ends it.
+// sectionless finds .eh_frame in a file without section headers, by the pointer in .eh_frame_hdr (LSB 5.0, 10.6.2),
+// which has a program header. The section extends to the end of its segment, or to the zero that ends it.
 func (f *File) sectionless() (*section, error) {
 	for _, p := range f.elf.Progs {
 		if p.Type != elf.PT_GNU_EH_FRAME {
@@ -183,7 +181,7 @@ func (f *File) sectionless() (*section, error) {
 		header := section{data: head, addr: p.Vaddr}
 		c := &cursor{data: head}
 		version, encoding := c.unsigned(1), byte(c.unsigned(1))
-		c.bytes(2) // encodings of the search table, which is not used
+		c.bytes(2) // encodings of the search table, which this package does not use
 		addr := header.pointer(c, encoding)
 		if version != 1 || c.err != nil {
 			return nil, fmt.Errorf("version %d, %w", version, c.err)
@@ -204,7 +202,7 @@ func (f *File) sectionless() (*section, error) {
 	return nil, nil
 }
 
-// terminated returns how many bytes there are before the entry of length zero.
+// terminated returns the number of bytes before the entry of length zero.
 func (s *section) terminated() int {
 	c := &cursor{data: s.data}
 	for !c.done() {
@@ -221,9 +219,9 @@ func (s *section) terminated() int {
 	return min(c.at, len(s.data))
 }
 
-// readStubs notes the linkage tables whose entries are a jump and nothing else, so that
-// a return address is on top of the stack all the time (System V psABI for x86-64,
-// 5.2 and B.3: .plt.sec, .plt.got). Not all linkers write call frame information for them.
+// readStubs records the linkage tables whose entries are only a jump, so that the return address is always on top of
+// the stack (System V psABI for x86-64, 5.2 and B.3: .plt.sec, .plt.got). Not all linkers write call frame information
+// for these tables.
 func (f *File) readStubs() {
 	if f.elf.Machine != elf.EM_X86_64 {
 		return
@@ -235,8 +233,8 @@ func (f *File) readStubs() {
 	}
 }
 
-// vaddr returns the ELF virtual address of what is at an offset of the file: as an
-// executable segment has it, or one whose last page of memory goes beyond it.
+// vaddr returns the ELF virtual address for an offset of the file in an executable segment or, if there is none, in the
+// whole pages that such a segment is mapped with.
 func (f *File) vaddr(offset uint64) (uint64, bool) {
 	page := uint64(os.Getpagesize())
 	for _, slack := range []uint64{0, page} {
@@ -253,7 +251,7 @@ func (f *File) vaddr(offset uint64) (uint64, bool) {
 	return 0, false
 }
 
-// rules returns what the file says about an ELF virtual address.
+// rules returns the rules of the file for an ELF virtual address.
 func (f *File) rules(vaddr uint64) *found {
 	if answer := f.found[vaddr]; answer != nil {
 		return answer
@@ -295,7 +293,7 @@ func (f *File) rowAt(s *section, entry *fde, vaddr uint64) *found {
 	return &found{row: last, cie: entry.cie}
 }
 
-// jumpRow is the rules of x86-64 where a function has done nothing yet.
+// jumpRow returns the rules of x86-64 at the entry of a function.
 func jumpRow() *row {
 	return &row{cfa: rule{kind: inRegister, register: 7, offset: 8},
 		registers: map[uint64]rule{16: {kind: atOffset, offset: -8}}}
@@ -310,7 +308,7 @@ func within(ranges [][2]uint64, vaddr uint64) bool {
 	return false
 }
 
-// vdsoFile reads the vdso from this process's own memory: it is the same one in all.
+// vdsoFile reads the vdso from the memory of this process. It is the same in all processes.
 func vdsoFile() *File {
 	f := &File{Path: vdsoPath, loaded: true}
 	maps, err := readMaps(os.Getpid())

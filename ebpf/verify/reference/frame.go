@@ -7,32 +7,32 @@ import (
 	"maps"
 )
 
-// End says why a walk ended.
+// End is the reason for the end of a walk.
 type End string
 
-// The ends of a walk. The first ones are the root of the stack.
+// The ends of a walk. The first three are the root of the stack.
 const (
-	Outermost End = "outermost"   // call frame information says so: the return address is undefined
+	Outermost End = "outermost"   // call frame information marks the return address as undefined
 	GoRoot    End = "go_root"     // a function that Go's runtime marks as the outermost one of its stacks
 	ZeroRoot  End = "zero_return" // the return address is zero
 
-	ProcessGone  End = "process_gone"  // nothing is known of the process any more, or its file cannot be opened any more
-	NoMapping    End = "no_mapping"    // the address is in nothing that the process has mapped to be executed
-	NoFile       End = "no_file"       // the code is in no file: a program has made it
-	NoCFI        End = "no_cfi"        // the file says nothing about the address
-	GoOtherStack End = "go_stack"      // a function of Go's runtime that goes to another stack, which perf does not copy
+	ProcessGone  End = "process_gone"  // the process is no longer known, or its file can no longer be opened
+	NoMapping    End = "no_mapping"    // the address is in no executable mapping
+	NoFile       End = "no_file"       // the code is in no file: it was generated at run time
+	NoCFI        End = "no_cfi"        // the file has no rules for the address
+	GoOtherStack End = "go_stack"      // a function of Go's runtime that leaves the stack that perf copies
 	OtherStack   End = "other_stack"   // the caller is on another stack, which perf does not copy
-	CopyEnds     End = "copy_ends"     // perf copies 64 KiB of a stack at most
-	NotCopied    End = "not_copied"    // perf stops at a page that the program has not touched, or that is not in memory
+	CopyEnds     End = "copy_ends"     // perf copies at most 64 KiB of a stack
+	NotCopied    End = "not_copied"    // perf stops at a page that was never touched, or that is not in memory
 	RegisterLost End = "register_lost" // a rule needs a register that no rule restores
 	BadCFI       End = "bad_cfi"       // the file cannot be read, or its call frame information is invalid
-	DepthLimit   End = "depth_limit"   // more frames than a walk of the reference has
+	DepthLimit   End = "depth_limit"   // more than maxFrames frames
 )
 
 // Root reports whether the walk reached the root of the stack.
 func (e End) Root() bool { return e == Outermost || e == GoRoot || e == ZeroRoot }
 
-// endError is an error that has an End of its own.
+// endError is an error with its own End.
 type endError struct {
 	end  End
 	text string
@@ -40,7 +40,7 @@ type endError struct {
 
 func (e *endError) Error() string { return e.text }
 
-// endOf returns the End that an error stands for.
+// endOf returns the End for an error.
 func endOf(err error) End {
 	var e *endError
 	if errors.As(err, &e) {
@@ -49,13 +49,13 @@ func endOf(err error) End {
 	return BadCFI
 }
 
-// abi is what a machine's calling convention says about registers, by DWARF number.
+// abi holds a machine's calling convention for registers, by DWARF number.
 type abi struct {
 	sp        uint64
-	pc        uint64          // the number by which expressions mean pc
+	pc        uint64          // number of pc in expressions
 	link      bool            // calls leave the return address in a register
-	preserved map[uint64]bool // registers that functions leave as they were
-	address   uint64          // the bits of a code address
+	preserved map[uint64]bool // registers that functions preserve
+	address   uint64          // mask of the bits of a code address
 }
 
 // abiOf returns the abi of a GOARCH.
@@ -81,11 +81,11 @@ type frame struct {
 	abi       *abi
 	memory    *stackCopy
 	pc        uint64
-	exact     bool              // pc is where it goes on, no return address
-	registers map[uint64]uint64 // those that are known
+	exact     bool              // pc is the next instruction, not a return address
+	registers map[uint64]uint64 // the known registers
 }
 
-// lookup is the address whose rules count: that of the call, before a return address.
+// lookup returns the address whose rules apply: pc or, if pc is a return address, an address in the call before it.
 func (f *frame) lookup() uint64 {
 	if f.exact {
 		return f.pc
@@ -104,14 +104,14 @@ func (f *frame) register(number uint64) (uint64, error) {
 	return v, nil
 }
 
-// stackCopy is the memory from the stack pointer on.
+// stackCopy is a copy of the memory from the stack pointer on.
 type stackCopy struct {
 	sp    uint64
 	bytes []byte
-	full  bool // it is as long as perf makes copies: the stack may go on
+	full  bool // it has perf's maximum size: the stack may continue
 }
 
-// near is how far behind the end of a copy memory is taken for the same stack's.
+// near is the distance from the stack pointer below which an address is taken for the same stack.
 const near = 8 << 20
 
 func (s *stackCopy) read(addr, size uint64) ([]byte, error) {
@@ -137,8 +137,8 @@ func (s *stackCopy) word(addr uint64) (uint64, error) {
 	return binary.LittleEndian.Uint64(b), nil
 }
 
-// caller applies a row to a frame. bias is by how much the file is loaded above its
-// ELF virtual addresses. It returns nil and the End when there is no caller.
+// caller applies a row to a frame. bias is the difference between the addresses in the process and the ELF virtual
+// addresses. Without a caller it returns nil and the End.
 func (f *frame) caller(r *row, common *cie, bias uint64) (*frame, End, error) {
 	returns := r.registers[common.returnRegister]
 	if returns.kind == undefined {
@@ -186,10 +186,10 @@ func (f *frame) returnAddress(r rule, number, cfa, bias uint64) (uint64, error) 
 	return f.value(r, number, cfa, bias)
 }
 
-// restored returns the registers of the caller, as far as they can be known.
+// restored returns the registers of the caller that can be known.
 func (f *frame) restored(r *row, common *cie, cfa, bias uint64) map[uint64]uint64 {
 	out := map[uint64]uint64{}
-	numbers := maps.Clone(f.registers) // those that may have kept their values
+	numbers := maps.Clone(f.registers) // registers that may have kept their values
 	for number := range r.registers {
 		numbers[number] = 0
 	}
@@ -204,16 +204,16 @@ func (f *frame) restored(r *row, common *cie, cfa, bias uint64) map[uint64]uint6
 		}
 	}
 	if f.abi.link && !common.signal {
-		delete(out, common.returnRegister) // the call has overwritten it
+		delete(out, common.returnRegister) // overwritten by the call
 	}
 	switch r.registers[f.abi.sp].kind {
-	case unspecified, sameValue: // the CFA is where the stack pointer was before the call
+	case unspecified, sameValue: // the CFA is the stack pointer before the call
 		out[f.abi.sp] = cfa
 	}
 	return out
 }
 
-// value returns what a register of the caller was.
+// value returns the value of a register in the caller.
 func (f *frame) value(r rule, number, cfa, bias uint64) (uint64, error) {
 	switch r.kind {
 	case unspecified, sameValue:

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// section is the bytes of .eh_frame or .debug_frame.
+// section holds the contents of .eh_frame or .debug_frame.
 type section struct {
 	data  []byte
-	addr  uint64 // ELF virtual address, from which .eh_frame's pointers count
-	debug bool   // .debug_frame
+	addr  uint64 // ELF virtual address, the base of .eh_frame's pointers
+	debug bool   // it is .debug_frame
 }
 
 // cie is a common information entry (DWARF 5, 6.4.1; LSB 5.0, 10.6.1.1).
@@ -17,8 +17,8 @@ type cie struct {
 	codeAlign      uint64
 	dataAlign      int64
 	returnRegister uint64
-	augmented      bool // there is augmentation data, as z says
-	signal         bool // of a signal trampoline
+	augmented      bool // it has augmentation data ("z")
+	signal         bool // its FDEs are for signal trampolines
 	pointer        byte // encoding of the addresses in FDEs
 	instructions   span
 }
@@ -26,17 +26,16 @@ type cie struct {
 // span is a range of bytes of a section.
 type span struct{ from, to int }
 
-// fde is a frame description entry: the rules of the addresses from start on, end
-// not included.
+// fde is a frame description entry: the rules of the addresses from start to end, without end.
 type fde struct {
-	offset       uint64 // in its section
+	offset       uint64 // offset in its section
 	start, end   uint64 // ELF virtual addresses
 	cie          *cie
 	instructions span
 }
 
-// Encodings of pointers (LSB 5.0, 10.5.1): the low four bits say how the number is
-// written, the next three what it counts from.
+// Encodings of pointers (LSB 5.0, 10.5.1): the low four bits are the format of the number, the next three bits its
+// base.
 const (
 	formatAbsolute = 0x00
 	formatULEB     = 0x01
@@ -55,8 +54,8 @@ const (
 	aligned     = 0x50
 )
 
-// entries reads the section from its beginning to its end. An entry that cannot be
-// read is left out; the first error is returned with the others.
+// entries reads all FDEs of the section. It leaves out unreadable entries, and returns the first error along with the
+// readable ones.
 func (s *section) entries() (all []fde, first error) {
 	cies := map[uint64]*cie{}
 	for c := (&cursor{data: s.data}); !c.done(); {
@@ -66,7 +65,7 @@ func (s *section) entries() (all []fde, first error) {
 			length, size = c.unsigned(8), 8
 		}
 		if length == 0 {
-			continue // the end of what one object file had
+			continue // end of the entries of one object file
 		}
 		idAt := uint64(c.at)
 		c.bytes(length)
@@ -79,7 +78,7 @@ func (s *section) entries() (all []fde, first error) {
 		}
 		id := entry.unsigned(size)
 		if s.isCIE(id, size) {
-			continue // read when the first FDE wants it
+			continue // a CIE is read with its first FDE
 		}
 		cieAt := id
 		if !s.debug {
@@ -107,7 +106,7 @@ func (s *section) isCIE(id uint64, size int) bool {
 	return id == 0xffffffff
 }
 
-// fde reads an entry behind its CIE pointer.
+// fde reads an FDE after its CIE pointer.
 func (s *section) fde(c *cursor, cieAt uint64, cies map[uint64]*cie) (fde, error) {
 	common, known := cies[cieAt]
 	if !known {
@@ -119,7 +118,7 @@ func (s *section) fde(c *cursor, cieAt uint64, cies map[uint64]*cie) (fde, error
 	}
 	f := fde{cie: common}
 	f.start = s.pointer(c, common.pointer)
-	f.end = f.start + s.pointer(c, common.pointer&formatMask) // a length counts from nothing
+	f.end = f.start + s.pointer(c, common.pointer&formatMask) // a length has no base
 	if common.augmented {
 		c.bytes(c.uleb())
 	}
@@ -152,7 +151,7 @@ func (s *section) cie(at uint64) (*cie, error) {
 	return s.common(c)
 }
 
-// common reads a CIE behind its ID.
+// common reads a CIE after its ID.
 func (s *section) common(c *cursor) (*cie, error) {
 	version := c.unsigned(1)
 	augmentation := c.text()
@@ -208,7 +207,7 @@ func (s *section) augment(out *cie, letters string, c *cursor) error {
 	return c.err
 }
 
-// pointer reads an address as it is encoded. What it would point to is not looked up.
+// pointer reads an encoded address. It does not follow indirect pointers.
 func (s *section) pointer(c *cursor, encoding byte) uint64 {
 	here := s.addr + uint64(c.at)
 	if encoding == aligned {

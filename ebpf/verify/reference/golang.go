@@ -8,14 +8,13 @@ import (
 
 // Kinds of functions in Go's runtime (runtime/asm_*.s, sys_linux_*.s, time_linux_*.s).
 const (
-	goRoots    = "roots"    // marked TOPFRAME: nothing called them
-	goSwitches = "switches" // they write SP: what called them is on another stack, or may be
+	goRoots    = "roots"    // marked TOPFRAME: they have no caller
+	goSwitches = "switches" // they write SP: their caller is, or may be, on another stack
 )
 
-// goFunctions are the functions about which Go's .debug_frame cannot be taken at its
-// word. It describes them as if they had been called and stayed on their stack; but it
-// has no way to say what they do. The caller of one that has changed the stack is on
-// a stack that perf does not copy, so that no rule would help.
+// goFunctions lists the functions that Go's .debug_frame describes wrongly: as ordinary functions with a caller on the
+// same stack, since it cannot express a root or a change of stacks. After a change of stacks the caller is on a stack
+// that perf does not copy, so no rule would help.
 func goFunctions() map[string][]string {
 	return map[string][]string{
 		goRoots: {"runtime.goexit", "runtime.mstart", "runtime.rt0_go"},
@@ -28,8 +27,8 @@ func goFunctions() map[string][]string {
 	}
 }
 
-// goStacks returns where those functions are in a Go program with symbols; one without
-// has no call frame information either.
+// goStacks returns the address ranges of goFunctions in a Go program with symbols. A Go program without symbols has no
+// call frame information either.
 func goStacks(f *elf.File) map[string][][2]uint64 {
 	if f.Section(".gopclntab") == nil && f.Section(".data.rel.ro.gopclntab") == nil {
 		return nil

@@ -13,12 +13,12 @@ const vdsoPath = "[vdso]"
 // device is the number of a file system's device.
 type device struct{ major, minor uint64 }
 
-// mapping is an executable piece of a process's address space.
+// mapping is an executable mapping of a process.
 type mapping struct {
 	start, end uint64
-	offset     uint64 // in the file
+	offset     uint64 // offset in the file
 	device     device
-	inode      uint64 // 0: no file
+	inode      uint64 // 0 if there is no file
 	path       string
 }
 
@@ -42,7 +42,7 @@ func readMaps(pid int) ([]mapping, error) {
 	return all, nil
 }
 
-// parseMapping reads "START-END PERMISSIONS OFFSET MAJOR:MINOR INODE PATH".
+// parseMapping parses "START-END PERMISSIONS OFFSET MAJOR:MINOR INODE PATH".
 func parseMapping(line string) (m mapping, executable bool, err error) {
 	fields := strings.SplitN(line, " ", 6)
 	if len(fields) < 5 {

@@ -7,26 +7,26 @@ import (
 	"strconv"
 )
 
-// change is something that has happened to a process's address space.
+// change is a change of a process's address space.
 type change struct {
 	time    uint64
 	mapping mapping
-	file    *File // nil: none, or it cannot be opened
-	err     error // why it cannot be opened
-	exec    bool  // nothing of what was before is there any more
+	file    *File // nil if there is none, or if it cannot be opened
+	err     error // error of opening the file
+	exec    bool  // an exec, which removes all earlier mappings
 }
 
-// process is the history of an address space. What an address was in at a time is the
-// last change up to then that is about it.
+// process is the history of an address space. The mapping of an address at a time is the last earlier change that
+// covers the address.
 type process struct {
 	changes []change // in order of time
-	parent  *process // what it was born with
+	parent  *process // address space that it inherited at born
 	born    uint64
-	ended   uint64 // 0: it lives
-	scanned uint64 // when its maps were last read because an address was not found
+	ended   uint64 // 0 while it is running
+	scanned uint64 // time of the last read of its maps for an unknown address
 }
 
-// add adds a change where its time puts it. Events of several CPUs may come late.
+// add inserts a change in order of time. Events of different CPUs may arrive out of order.
 func (p *process) add(c change) {
 	at := len(p.changes)
 	for at > 0 && p.changes[at-1].time > c.time {
@@ -35,7 +35,7 @@ func (p *process) add(c change) {
 	p.changes = slices.Insert(p.changes, at, c)
 }
 
-// find returns the change that says what an address was in at a time, nil: nothing.
+// find returns the change with the mapping of an address at a time, or nil if there is none.
 func (p *process) find(addr, time uint64) *change {
 	for i := len(p.changes) - 1; i >= 0; i-- {
 		c := &p.changes[i]
@@ -53,18 +53,18 @@ func (p *process) find(addr, time uint64) *change {
 	return nil
 }
 
-// knows reports whether a mapping says nothing new, so that code that changes its
-// protection all the time does not fill the history.
+// knows reports whether a mapping is already known, so that code that keeps changing its protection does not fill the
+// history.
 func (p *process) knows(m mapping, time uint64) bool {
 	c := p.find(m.start, time)
 	return c != nil && c.mapping == m && (len(p.changes) == 0 || p.changes[len(p.changes)-1].time <= time)
 }
 
-// keepEnded is how long a process is remembered after its end, and how long at most
-// it stays in use as the parent of others, in ns.
+// keepEnded is the time in ns for which a process is kept after its end, and the history before an exec after that
+// exec.
 const keepEnded = 5e9
 
-// processes are the histories of all.
+// processes holds the histories of all processes.
 type processes struct {
 	byPID map[uint32]*process
 	files map[fileKey]*File
@@ -72,7 +72,7 @@ type processes struct {
 	lost  uint64 // how often events were lost
 }
 
-// fileKey is what the kernel calls a file. Files that are open keep theirs.
+// fileKey is the kernel's identity of a file. It does not change while the file is open.
 type fileKey struct {
 	device device
 	inode  uint64
@@ -82,7 +82,7 @@ func newProcesses() *processes {
 	return &processes{byPID: map[uint32]*process{}, files: map[fileKey]*File{}, vdso: vdsoFile()}
 }
 
-// scan reads what all processes have mapped now.
+// scan reads the current mappings of all processes.
 func (ps *processes) scan(time uint64) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -96,7 +96,7 @@ func (ps *processes) scan(time uint64) error {
 	return nil
 }
 
-// scanOne reads what a process has mapped now, and returns it; nil: it is gone.
+// scanOne reads the current mappings of a process, and returns the process, or nil if it is gone.
 func (ps *processes) scanOne(pid uint32, time uint64) *process {
 	found, err := readMaps(int(pid))
 	if err != nil {
@@ -122,7 +122,7 @@ func (ps *processes) mapped(p *process, pid uint32, m mapping, time uint64) {
 	p.add(c)
 }
 
-// apply notes events.
+// apply adds events to the histories.
 func (ps *processes) apply(all []event) {
 	for _, e := range all {
 		p := ps.byPID[e.pid]
@@ -145,22 +145,21 @@ func (ps *processes) apply(all []event) {
 			}
 		case missed:
 			ps.lost++
-			_ = ps.scan(e.time) // /proc was there a moment ago
+			_ = ps.scan(e.time) // Open has already listed /proc
 		}
 	}
 }
 
-// forked begins a history, with what the child has already done if that was heard of
-// first.
+// forked starts the history of a child. It keeps changes of the child that were read before the fork event.
 func (ps *processes) forked(p *process, e event) {
 	if p.ended != 0 && p.ended <= e.time {
-		*p = process{} // another one of that PID, which is nobody's parent any more
+		*p = process{} // an earlier process had this PID, and is no longer used as a parent
 	}
 	p.changes = slices.DeleteFunc(p.changes, func(c change) bool { return c.time < e.time })
 	p.parent, p.born = ps.byPID[e.parent], e.time
 }
 
-// open returns the file of a mapping; nil without an error where there is none.
+// open returns the file of a mapping, or nil without an error if the mapping has no file.
 func (ps *processes) open(pid uint32, m mapping) (*File, error) {
 	switch {
 	case m.path == vdsoPath:
@@ -181,15 +180,15 @@ func (ps *processes) open(pid uint32, m mapping) (*File, error) {
 	return f, nil
 }
 
-// openMapped opens the file that a process has mapped: by the mapping itself, or by
-// another one of the same file, which works for deleted and hidden files too; or else
-// by its name, in the process's root and in ours, if it is that file.
+// openMapped opens the file of a mapping: through the mapping itself or another mapping of the same file, which also
+// works for deleted and hidden files, or else by its name in the root of the process and in the root of this process,
+// if the name leads to the same file.
 func openMapped(pid int, m mapping) (*os.File, error) {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.start, m.end))
 	if err == nil && isInode(file, m.inode) {
 		return file, nil
 	}
-	now, _ := readMaps(pid) // none: it is gone
+	now, _ := readMaps(pid) // none if the process is gone
 	for _, other := range now {
 		if other.device != m.device || other.inode != m.inode {
 			continue
@@ -214,7 +213,7 @@ func isInode(file *os.File, inode uint64) bool {
 	return err == nil && inodeOf(info) == inode
 }
 
-// sweep forgets processes that ended a while ago and closes files that nobody maps.
+// sweep removes processes that ended some time ago, and closes files that no process maps.
 func (ps *processes) sweep(now uint64) {
 	for _, f := range ps.files {
 		f.used = false
@@ -241,8 +240,7 @@ func (ps *processes) sweep(now uint64) {
 	}
 }
 
-// flatten drops what no sample can ask for any more: what was before the last program
-// began, the parent's changes among it.
+// flatten drops the changes before the last exec, including the parent's changes, once no sample can need them.
 func (p *process) flatten(now uint64) {
 	for i := len(p.changes) - 1; i >= 0; i-- {
 		if c := p.changes[i]; c.exec && c.time+keepEnded < now {

@@ -8,10 +8,10 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 )
 
-// TestHistory: what an address was in depends on the time.
+// TestHistory checks that the mapping of an address depends on the time.
 func TestHistory(t *testing.T) {
 	code := func(start, end, inode uint64) mapping {
-		return mapping{start: start, end: end, inode: inode, path: "/nowhere"} // which nobody can open
+		return mapping{start: start, end: end, inode: inode, path: "/nowhere"} // which cannot be opened
 	}
 	ps := &processes{byPID: map[uint32]*process{}, files: map[fileKey]*File{}, vdso: &File{}}
 	for inode := range uint64(9) {
@@ -22,16 +22,16 @@ func TestHistory(t *testing.T) {
 		{kind: mapped, time: 20, pid: 1, mapping: code(0x2000, 0x4000, 2)}, // over a part of it
 		{kind: forked, time: 30, pid: 2, parent: 1},
 		{kind: mapped, time: 40, pid: 1, mapping: code(0x1000, 0x2000, 3)}, // not in the child
-		{kind: mapped, time: 50, pid: 2, mapping: code(0x3000, 0x4000, 4)}, // in the child alone
+		{kind: mapped, time: 50, pid: 2, mapping: code(0x3000, 0x4000, 4)}, // only in the child
 		{kind: execed, time: 60, pid: 2},
 		{kind: mapped, time: 70, pid: 2, mapping: code(0x1000, 0x2000, 5)},
-		// Another CPU's, read late.
+		// An event of another CPU, read late.
 		{kind: mapped, time: 15, pid: 1, mapping: code(0x2000, 0x3000, 6)},
-		// What a child does may be read before its birth.
+		// Events of a child may be read before its fork.
 		{kind: mapped, time: 90, pid: 3, mapping: code(0x3000, 0x4000, 7)},
 		{kind: forked, time: 80, pid: 3, parent: 1},
 		{kind: exited, time: 100, pid: 3},
-		{kind: forked, time: 110, pid: 3, parent: 2}, // the PID once more
+		{kind: forked, time: 110, pid: 3, parent: 2}, // the PID is reused
 	})
 	for _, test := range []struct {
 		pid               uint32
@@ -59,17 +59,17 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestWalk: a return address behind the last byte of a function, for its call does not
-// return, has the rules of the call; and every end has its reason.
+// TestWalk checks that a return address after the last byte of a function, whose call does not return, has the rules of
+// the call, and that every end has its reason.
 func TestWalk(t *testing.T) {
 	s := &ehtest.Frames{Addr: 0x9000}
 	cie := s.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})
-	s.FDE(cie, 0x1000, 0x10, ehtest.Asm{}.Op(ehtest.DefCFAOffset).Uleb(16)) // ends in its call
+	s.FDE(cie, 0x1000, 0x10, ehtest.Asm{}.Op(ehtest.DefCFAOffset).Uleb(16)) // ends with its call
 	s.FDE(cie, 0x1010, 0x10, ehtest.Asm{}.Op(ehtest.DefCFAOffset).Uleb(64))
 	s.FDE(cie, 0x1020, 0x10, nil)
 	s.FDE(cie, 0x1030, 0x10, ehtest.Asm{}.Op(ehtest.Undefined).Uleb(ripColumn))
 	file := fileOf(s)
-	// The text is at file offset 0 and ELF virtual address 0x1000, of which a part is mapped.
+	// The text is at file offset 0 and ELF virtual address 0x1000; a part of it is mapped.
 	file.elf = &elf.File{Progs: []*elf.Prog{{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: elf.PF_X, Vaddr: 0x1000,
 		Filesz: 0x100}}}}
 	gone := &endError{ProcessGone, "gone"}

@@ -12,10 +12,10 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// x86Names is readelf's names of the x86-64 registers by DWARF number.
+// x86Names maps readelf's names of the x86-64 registers to DWARF numbers.
 var x86Names = strings.Fields("rax rdx rcx rbx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 ra")
 
-// TestReadelf compares every row of every FDE with what readelf prints.
+// TestReadelf compares every row of every FDE with the output of readelf.
 func TestReadelf(t *testing.T) {
 	files := map[string]string{}
 	for _, path := range ehtest.Files(t) {
@@ -56,7 +56,7 @@ func debugFrameProgram(t *testing.T) string {
 	return path
 }
 
-// section returns the section of a name.
+// section returns the section with a name.
 func (f *File) section(name string) *section {
 	for _, frames := range f.frames {
 		if frames.section.debug == (name == ".debug_frame") {
@@ -91,8 +91,8 @@ func compare(t *testing.T, s *section, want []ehtest.FDE) {
 	t.Logf("%d FDEs, %d rows equal", len(got), compared)
 }
 
-// compareRows compares the rows of one FDE; readelf prints none where the FDE adds
-// nothing to its CIE, and one for each address.
+// compareRows compares the rows of one FDE. readelf prints no row if the FDE does not change the rules of its CIE, and
+// one row for each address.
 func compareRows(t *testing.T, rows []row, want ehtest.FDE) int {
 	t.Helper()
 	for _, w := range want.Rows {
@@ -114,7 +114,7 @@ func compareRows(t *testing.T, rows []row, want ehtest.FDE) int {
 	return len(want.Rows)
 }
 
-// cellOf writes one rule as readelf does.
+// cellOf returns a rule in readelf's form.
 func cellOf(r row, column string) string {
 	if column == "CFA" {
 		if r.cfa.kind == valExpression {

@@ -2,18 +2,18 @@ package reference
 
 import "maps"
 
-// kind is how a register of the caller is found (DWARF 5, 6.4.1).
+// kind is the kind of a rule for a register of the caller (DWARF 5, 6.4.1).
 type kind uint8
 
 const (
-	unspecified   kind = iota // nothing is said
-	undefined                 // it is lost
-	sameValue                 // it is what it was
-	atOffset                  // it is at CFA + offset
-	valOffset                 // it is CFA + offset
-	inRegister                // it is in another register; as a rule of the CFA: that register + offset
-	atExpression              // it is where the expression says
-	valExpression             // it is what the expression says
+	unspecified   kind = iota // there is no rule
+	undefined                 // its value is lost
+	sameValue                 // its value is unchanged
+	atOffset                  // its value is in memory at CFA + offset
+	valOffset                 // its value is CFA + offset
+	inRegister                // its value is in another register; for the CFA: that register + offset
+	atExpression              // its value is in memory at the result of the expression
+	valExpression             // its value is the result of the expression
 )
 
 // rule is the rule of one register, or of the CFA: inRegister or valExpression.
@@ -24,11 +24,11 @@ type rule struct {
 	expression []byte
 }
 
-// row is the rules from an address on.
+// row holds the rules from an address on.
 type row struct {
 	start     uint64 // ELF virtual address
 	cfa       rule
-	registers map[uint64]rule // by DWARF number; what is not there is unspecified
+	registers map[uint64]rule // by DWARF number; missing registers are unspecified
 }
 
 func (r row) clone() row {
@@ -36,9 +36,9 @@ func (r row) clone() row {
 	return r
 }
 
-// Call frame instructions (DWARF 5, table 7.29) and those that vendors added.
+// Call frame instructions (DWARF 5, table 7.29) and vendor extensions.
 const (
-	opAdvance = 1 // in the two high bits, with an operand in the others
+	opAdvance = 1 // in the two high bits, with an operand in the low bits
 	opOffset  = 2
 	opRestore = 3
 
@@ -66,7 +66,7 @@ const (
 	opValOffsetSF      = 0x15
 	opValExpression    = 0x16
 	opMIPSAdvance8     = 0x1d
-	opNegateRAStatePC  = 0x2c // arm64: whether return addresses are signed; so read that it does not matter
+	opNegateRAStatePC  = 0x2c // arm64: toggles signed return addresses; ignored, as abi.address masks signatures
 	opNegateRAState    = 0x2d
 	opGNUArgsSize      = 0x2e
 	opGNUNegOffset     = 0x2f
@@ -78,13 +78,13 @@ type program struct {
 	section *section
 	cie     *cie
 	row     row
-	initial row // what the CIE says
+	initial row // rules of the CIE
 	stack   []row
 	rows    []row
 }
 
-// rows returns what an FDE says, as a table: the first row is at its beginning, each
-// one holds up to the next, the last one to the end.
+// rows returns the rules of an FDE as a table. The first row is at the start of the FDE, each row holds up to the next
+// one, and the last row up to the end.
 func (s *section) rows(f *fde) ([]row, error) {
 	p := program{section: s, cie: f.cie, row: row{start: f.start, registers: map[uint64]rule{}}}
 	if err := p.run(f.cie.instructions); err != nil {
@@ -116,7 +116,7 @@ func (p *program) run(instructions span) error {
 	return p.err
 }
 
-// advance begins another row, codeAlign*delta bytes further on.
+// advance starts a new row, codeAlign*delta bytes further on.
 func (p *program) advance(delta uint64) { p.moveTo(p.row.start + delta*p.cie.codeAlign) }
 
 func (p *program) moveTo(start uint64) {
@@ -128,7 +128,7 @@ func (p *program) factored(v int64) int64 { return v * p.cie.dataAlign }
 
 func (p *program) set(register uint64, r rule) { p.row.registers[register] = r }
 
-// restore gives a register the rule that the CIE has for it, which may be none.
+// restore resets a register to its rule in the CIE, if any.
 func (p *program) restore(register uint64) {
 	if r, ok := p.initial.registers[register]; ok {
 		p.row.registers[register] = r
@@ -163,7 +163,7 @@ func (p *program) extended(op byte) {
 	}
 }
 
-// restoreState goes back to what was remembered last: the CFA, too, but not the address.
+// restoreState restores the rules remembered last, including the CFA, but not the address.
 func (p *program) restoreState() {
 	if len(p.stack) == 0 {
 		p.fail("nothing was remembered")

@@ -16,14 +16,13 @@ const (
 	ripColumn                              = 16
 )
 
-// at is where the programs under test lie, and loaded by how much that is less than
-// where they run.
+// at is the ELF virtual address of the programs under test, and loaded the bias of their addresses in the process.
 const (
 	at     = 0x1000
 	loaded = 0x400000
 )
 
-// words is a copy of a stack: what is between two words is zero.
+// words is a copy of a stack. Memory between two words is zero.
 type words map[uint64]uint64
 
 func (w words) copy() *stackCopy {
@@ -44,13 +43,12 @@ func testFrame(pc uint64, registers map[uint64]uint64, memory words) *frame {
 	return &frame{abi: x86, memory: memory.copy(), pc: pc, exact: true, registers: registers}
 }
 
-// initial is what every CIE of x86-64 begins with: CFA = rsp + 8, return address
-// at CFA - 8.
+// initial returns the first instructions of every CIE of x86-64: CFA = rsp + 8, return address at CFA - 8.
 func initial() ehtest.Asm {
 	return ehtest.Asm{}.Op(ehtest.DefCFA).Uleb(rsp).Uleb(8).Op(ehtest.OffsetReg | ripColumn).Uleb(1)
 }
 
-// fileOf is a file with these sections.
+// fileOf returns a file with the given sections.
 func fileOf(sections ...*ehtest.Frames) *File {
 	f := &File{Path: "/test", loaded: true, found: map[uint64]*found{}}
 	for _, s := range sections {
@@ -59,18 +57,17 @@ func fileOf(sections ...*ehtest.Frames) *File {
 	return f
 }
 
-// callerOf undoes a call in the function that a program describes, 4 bytes behind its
-// beginning.
+// callerOf returns the caller of a function with the given program, for an address 4 bytes after its start.
 func callerOf(augmentation string, program ehtest.Asm, registers map[uint64]uint64, memory words) (*frame, End, error) {
 	s := &ehtest.Frames{Addr: 0x9000}
 	s.FDE(s.CIE(ehtest.CIE{Augmentation: augmentation, Program: initial()}), at, 0x100, program)
 	return step(testFrame(loaded+at+4, registers, memory), fileOf(s), at+4)
 }
 
-// TestRules has a function for every kind of rule.
+// TestRules tests a function for every kind of rule.
 func TestRules(t *testing.T) {
 	a := func() ehtest.Asm { return nil }
-	const lostValue = 0xdead // of a register that must not be known
+	const lostValue = 0xdead // value of a register that must not be known
 	tests := []struct {
 		name         string
 		augmentation string
@@ -193,7 +190,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestCopyEnds: why memory is not in a copy.
+// TestCopyEnds checks the reasons why memory is not in a copy.
 func TestCopyEnds(t *testing.T) {
 	for _, test := range []struct {
 		full bool
@@ -208,7 +205,7 @@ func TestCopyEnds(t *testing.T) {
 	}
 }
 
-// TestAArch64: the return address is in x30 until it is saved, signed or not.
+// TestAArch64 checks that the return address is in x30 until it is saved, signed or not.
 func TestAArch64(t *testing.T) {
 	const x29, x30, sp = 29, 30, 31
 	arm, _ := abiOf("arm64")
@@ -239,8 +236,8 @@ func TestAArch64(t *testing.T) {
 	}
 }
 
-// TestRulesAt: .eh_frame counts before .debug_frame, which fills its gaps; rows are
-// those of the address.
+// TestRulesAt checks that .eh_frame has precedence over .debug_frame, which fills its gaps, and that addresses get the
+// right rows.
 func TestRulesAt(t *testing.T) {
 	eh, debug := &ehtest.Frames{Addr: 0x9000}, &ehtest.Frames{Debug: true}
 	cie := eh.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})

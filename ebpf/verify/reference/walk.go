@@ -7,28 +7,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sample is the user part of a task at one instant, as perf has copied it.
+// Sample is perf's copy of the user state of a task at one instant.
 type Sample struct {
 	Time      uint64 // CLOCK_MONOTONIC, ns
 	PID       uint32
 	PC, SP    uint64
 	Registers map[uint64]uint64 // by DWARF number
-	Stack     []byte            // from SP on
-	StackFull bool              // as much as perf copies at most, so that it may go on
+	Stack     []byte            // memory from SP on
+	StackFull bool              // Stack has perf's maximum size: the stack may continue
 }
 
 // Frame is one activation of a function.
 type Frame struct {
 	PC    uint64 // address in the process
-	File  *File  // nil: in no file
+	File  *File  // nil if it is in no file
 	Vaddr uint64 // ELF virtual address of PC in File
 }
 
-// Stack is what a walk found, leaf first, and why it ended there.
+// Stack is the result of a walk, leaf first, and the reason for its end.
 type Stack struct {
 	Frames []Frame
 	End    End
-	Err    error // says more about the end; may be nil
+	Err    error // details of the end; may be nil
 }
 
 // Unwinder walks samples of this host. It is for one goroutine.
@@ -40,7 +40,7 @@ type Unwinder struct {
 	swept     uint64
 }
 
-// Open begins to watch processes: what they map from then on is known at every time.
+// Open starts to watch processes. From then on their mappings are known for every time.
 func Open() (*Unwinder, error) {
 	abi, err := abiOf(runtime.GOARCH)
 	if err != nil {
@@ -57,7 +57,7 @@ func Open() (*Unwinder, error) {
 	return u, nil
 }
 
-// Close releases everything. Files of frames cannot be read any more then.
+// Close releases all resources. Files of frames can no longer be read.
 func (u *Unwinder) Close() {
 	u.events.close()
 	for _, f := range u.processes.files {
@@ -65,19 +65,18 @@ func (u *Unwinder) Close() {
 	}
 }
 
-// Lost returns how often the kernel had no room for events.
+// Lost returns the number of times that the kernel had no room for events.
 func (u *Unwinder) Lost() uint64 { return u.processes.lost }
 
-// maxFrames bounds a walk: more than any other walk has.
+// maxFrames is the maximum number of frames of a walk, more than in any walk of the profiler.
 const maxFrames = 2048
 
-// Watch reads what has happened. Call it often, so that files can be opened before
-// their processes end.
+// Watch reads new events. Call it often, so that files can be opened before their processes end.
 func (u *Unwinder) Watch() {
 	const sweepEvery = 10e9
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return // cannot be: the clock exists
+		return // cannot happen: the clock exists
 	}
 	u.processes.apply(u.events.read())
 	u.upTo = uint64(now.Nano())
@@ -113,7 +112,7 @@ func (u *Unwinder) Walk(s *Sample) Stack {
 	return out
 }
 
-// step goes to the caller by what the file says about vaddr, where f looks.
+// step returns the caller of f by the file's rules for vaddr, the address that f looks up.
 func step(f *frame, file *File, vaddr uint64) (*frame, End, error) {
 	answer := file.rules(vaddr)
 	if answer.end != "" {
@@ -126,12 +125,12 @@ func step(f *frame, file *File, vaddr uint64) (*frame, End, error) {
 	return caller, end, err
 }
 
-// locate finds the file that an address of a process was in, and where.
+// locate returns the file with an address of a process, and the ELF virtual address in it.
 func (u *Unwinder) locate(p *process, s *Sample, addr uint64) (*File, uint64, End, error) {
 	const pause = 1e9
 	c := p.find(addr, s.Time)
 	if c == nil && p.ended == 0 && p.scanned+pause < s.Time {
-		// Not every change is told, such as mremap(2).
+		// Some changes have no event, such as mremap(2).
 		p.scanned = s.Time
 		u.processes.scanOne(s.PID, s.Time)
 		c = p.find(addr, s.Time)

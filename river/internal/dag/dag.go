@@ -1,5 +1,5 @@
-// Package dag is a directed graph that answers in the order in which its nodes were
-// added, and finds its cycles.
+// Package dag is a directed graph that keeps the order in which its nodes were added, and finds its
+// cycles.
 package dag
 
 import (
@@ -7,15 +7,14 @@ import (
 	"sort"
 )
 
-// Graph is a directed graph. Nodes keep the order in which they were added, and
-// everything that the graph answers follows that order, so that equal input gives
-// equal output. It may hold cycles; Order is for graphs without. Concurrent reads are
-// safe; slices that it returns belong to it.
+// Graph is a directed graph. Nodes keep the order in which they were added, and all results follow
+// that order, so that equal input gives equal output. It may contain cycles; Order requires a graph
+// without cycles. Concurrent reads are safe. Callers must not change the returned slices.
 type Graph[N comparable] struct {
 	nodes        []N
 	position     map[N]int
-	dependencies map[N][]N // what a node needs
-	dependants   map[N][]N // what needs a node
+	dependencies map[N][]N // nodes that a node needs
+	dependants   map[N][]N // nodes that need a node
 }
 
 // New returns an empty graph.
@@ -33,7 +32,7 @@ func (g *Graph[N]) Add(n N) {
 	g.nodes = append(g.nodes, n)
 }
 
-// Connect notes that from depends on to. A second call changes nothing.
+// Connect adds the dependency of from on to. A repeated call has no effect.
 func (g *Graph[N]) Connect(from, to N) {
 	if slices.Contains(g.dependencies[from], to) {
 		return
@@ -62,8 +61,8 @@ func (g *Graph[N]) SelfReferences() []N {
 	return found
 }
 
-// Order returns every node after those that it depends on. The graph must not
-// hold a cycle.
+// Order returns all nodes, each after the nodes that it depends on. The graph must not contain a
+// cycle.
 func (g *Graph[N]) Order() []N {
 	ordered := make([]N, 0, len(g.nodes))
 	seen := make(map[N]bool, len(g.nodes))
@@ -84,9 +83,8 @@ func (g *Graph[N]) Order() []N {
 	return ordered
 }
 
-// Cycles returns the sets of two and more nodes that all depend on each other:
-// the strongly connected components, found by Tarjan's algorithm (SIAM J.
-// Comput. 1(2), 1972).
+// Cycles returns the sets of two or more nodes that all depend on each other: the strongly
+// connected components, found by Tarjan's algorithm (SIAM J. Comput. 1(2), 1972).
 func (g *Graph[N]) Cycles() [][]N {
 	t := tarjan[N]{graph: g, index: map[N]int{}, low: map[N]int{}, onStack: map[N]bool{}}
 	for _, n := range g.nodes {
@@ -100,8 +98,8 @@ func (g *Graph[N]) Cycles() [][]N {
 
 type tarjan[N comparable] struct {
 	graph   *Graph[N]
-	index   map[N]int // when a node was first visited
-	low     map[N]int // the earliest node known to be reachable from it and on the stack
+	index   map[N]int // order of first visit
+	low     map[N]int // the earliest node on the stack that is known to be reachable
 	onStack map[N]bool
 	stack   []N
 	found   [][]N
@@ -126,7 +124,7 @@ func (t *tarjan[N]) visit(n N) {
 	}
 }
 
-// pop takes the component whose first visited node is root off the stack.
+// pop removes the component whose first visited node is root from the stack.
 func (t *tarjan[N]) pop(root N) {
 	var members []N
 	for {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parse reads "a>b c>d e": a depends on b, c on d, e on nothing. Nodes are
-// added in the order in which they appear.
+// parse reads "a>b c>d e": a depends on b, c on d, e has no dependencies. Nodes are added in the
+// order of their first appearance.
 func parse(text string) *Graph[string] {
 	g := New[string]()
 	add := func(n string) {
@@ -67,9 +67,8 @@ func TestSelfReferences(t *testing.T) {
 	require.Empty(t, parse("a>b b>a").SelfReferences())
 }
 
-// TestRandomGraphs compares with the definitions: two nodes are in one cycle if
-// each is reachable from the other, and an order is one if every edge points
-// back.
+// TestRandomGraphs compares with the definitions: two nodes are in the same cycle if each is
+// reachable from the other, and an order is valid if every edge points back.
 func TestRandomGraphs(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for range 300 {

@@ -19,26 +19,26 @@ import (
 	"github.com/headwater/headwater/component/common/mailbox"
 )
 
-// contentComponents are the components that read River text and export it as content,
-// by the kind of place: the second word of import.* and module.* blocks.
+// contentComponents are the components that read River text and export it as content, by kind: the
+// second word of import.* and module.* blocks.
 var contentComponents = map[string]string{
 	"file": "local.file",
 	"http": "remote.http",
 	"git":  "remote.git",
 }
 
-// KindString is the kind of a text in the block itself, which needs no component.
+// KindString is the kind of text that is in the block itself and needs no component.
 const KindString = "string"
 
 // IsKind reports whether import.* and module.* blocks may have that second word.
 func IsKind(kind string) bool { return kind == KindString || contentComponents[kind] != "" }
 
-// Content gets River text from somewhere and keeps looking for a newer one. Its
-// methods are safe for concurrent use, but Evaluate is for one goroutine at a time.
+// Content gets River text from a source and watches it for newer text. Its methods are safe for
+// concurrent use, but calls of Evaluate must not overlap.
 type Content struct {
 	kind         string
-	making       string                 // what errors call the making of the component
-	registration component.Registration // of the component that reads the text; zero for a string
+	making       string                 // word for the creation of the component in errors
+	registration component.Registration // component that reads the text; zero for a string
 	options      component.Options
 	changed      *mailbox.Mailbox[struct{}]
 
@@ -48,14 +48,14 @@ type Content struct {
 	text    string
 }
 
-// ContentOptions says where the text of an import.* or module.* block comes from.
+// ContentOptions describe the source of the text of an import.* or module.* block.
 type ContentOptions struct {
 	Kind     string // the second word of the block's name
-	ID       string // of the block, unique in the process
-	Making   string // what errors call the making of the component that reads the text
+	ID       string // ID of the block, unique in the process
+	Making   string // word for the creation of the component that reads the text, in errors
 	Registry component.Registry
 	Logger   log.Logger
-	DataPath string // the folder in which each component gets one of its own
+	DataPath string // folder in which each component gets its own folder
 	Tracer   trace.TracerProvider
 }
 
@@ -86,8 +86,8 @@ type stringArguments struct {
 	Content rivertypes.OptionalSecret `river:"content,attr"`
 }
 
-// Evaluate decodes body and gets the text once, so that Text has it. decode evaluates
-// a body in the scope of the block.
+// Evaluate decodes body and gets the text once, so that Text returns it. decode evaluates a body in
+// the scope of the block.
 func (c *Content) Evaluate(body ast.Body, decode func(ast.Body, interface{}) error) error {
 	if c.kind == KindString {
 		var args stringArguments
@@ -125,7 +125,7 @@ func (c *Content) Evaluate(body ast.Body, decode func(ast.Body, interface{}) err
 	return nil
 }
 
-// setExports is the OnStateChange of the component that reads the text.
+// setExports is the OnStateChange callback of the component that reads the text.
 func (c *Content) setExports(e component.Exports) {
 	field := reflect.ValueOf(e).FieldByName("Content")
 	content, ok := field.Interface().(rivertypes.OptionalSecret)
@@ -138,8 +138,8 @@ func (c *Content) setExports(e component.Exports) {
 	c.changed.Send(struct{}{})
 }
 
-// Run keeps the text up to date until ctx is done. It panics where the component does
-// that reads the text.
+// Run keeps the text up to date until ctx is done. It panics if the component that reads the text
+// panics.
 func (c *Content) Run(ctx context.Context) error {
 	managed := c.Component()
 	if managed == nil {
@@ -153,7 +153,7 @@ func (c *Content) Run(ctx context.Context) error {
 	return err
 }
 
-// Changed returns a channel that has a token when there may be a new text.
+// Changed returns a channel that gets a token when there may be new text.
 func (c *Content) Changed() <-chan struct{} { return c.changed.Receive() }
 
 // Text returns the newest text.
@@ -163,9 +163,9 @@ func (c *Content) Text() string {
 	return c.text
 }
 
-// Folder returns where the text is read: the folder of a file, or the URL without its
-// last part and without credentials. A file in a Git repository, and a string, are in
-// no folder of this machine.
+// Folder returns the folder of the text: the folder of a file, or the URL without its last part and
+// without credentials. For a file in a Git repository and for a string it returns "", because they
+// are not in a folder of this machine.
 func (c *Content) Folder() string {
 	switch c.kind {
 	case "file":
@@ -182,23 +182,23 @@ func (c *Content) Folder() string {
 	}
 }
 
-// Component returns the component that reads the text: nil before the first successful
-// Evaluate, and for a string.
+// Component returns the component that reads the text, or nil before the first successful Evaluate,
+// and for a string.
 func (c *Content) Component() component.Component {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.managed
 }
 
-// Arguments returns what says where the text is read, or nil before the first
-// successful Evaluate.
+// Arguments returns the arguments for the source of the text, or nil before the first successful
+// Evaluate.
 func (c *Content) Arguments() interface{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.args
 }
 
-// Worst returns the worse of health and that of the component that reads the text.
+// Worst returns the worse of health and the health of the component that reads the text.
 func (c *Content) Worst(health component.Health) component.Health {
 	if reporter, ok := c.Component().(component.HealthComponent); ok {
 		return component.LeastHealthy(health, reporter.CurrentHealth())

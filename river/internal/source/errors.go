@@ -12,27 +12,25 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 )
 
-// LoadError says what is wrong with a configuration.
+// LoadError contains the problems of a configuration.
 type LoadError struct {
 	Diagnostics diag.Diagnostics // at least one, in the order of the text
 
-	// Applied is true if the configuration runs all the same, except for the blocks
-	// named in Diagnostics. Otherwise the previous configuration, if there was one,
-	// keeps running unchanged.
+	// Applied is true if the configuration runs anyway, except for the blocks named in Diagnostics.
+	// Otherwise the previous configuration, if any, keeps running unchanged.
 	Applied bool
 
-	// Files are the texts that Diagnostics are about, by name.
+	// Files are the texts that Diagnostics refer to, by name.
 	Files map[string][]byte
 }
 
-// Error returns the first diagnostic and how many there are.
+// Error returns the first diagnostic and the number of diagnostics.
 func (e *LoadError) Error() string { return e.Diagnostics.Error() }
 
 // Unwrap returns the diagnostics.
 func (e *LoadError) Unwrap() error { return e.Diagnostics }
 
-// Consequence says in a few words what runs after the failed load of a new
-// configuration.
+// Consequence returns a short description of the configuration that runs after a failed load.
 func (e *LoadError) Consequence() string {
 	if e.Applied {
 		return "the new configuration runs, but for the blocks named"
@@ -40,8 +38,8 @@ func (e *LoadError) Consequence() string {
 	return "the previous configuration keeps running"
 }
 
-// Fprint writes every diagnostic with the lines of text that it is about, without the
-// passwords of URLs in them.
+// Fprint writes every diagnostic with the lines of text around it. It removes the passwords of
+// URLs.
 func (e *LoadError) Fprint(w io.Writer, color bool) error {
 	printer := diag.NewPrinter(diag.PrinterConfig{Color: color, ContextLinesBefore: 1, ContextLinesAfter: 1})
 	var text bytes.Buffer
@@ -52,18 +50,17 @@ func (e *LoadError) Fprint(w io.Writer, color bool) error {
 	return err
 }
 
-// ErrorAt returns an error about the whole of an AST node.
+// ErrorAt returns an error for a whole AST node.
 func ErrorAt(n ast.Node, format string, args ...interface{}) diag.Diagnostic {
 	return ErrorBetween(ast.StartPos(n), ast.EndPos(n), format, args...)
 }
 
-// ErrorAtName returns an error about the first length characters of a block, its
-// name.
+// ErrorAtName returns an error for the first length characters of a block, its name.
 func ErrorAtName(block *ast.BlockStmt, length int, format string, args ...interface{}) diag.Diagnostic {
 	return ErrorBetween(block.NamePos, block.NamePos.Add(length-1), format, args...)
 }
 
-// ErrorBetween returns an error about the text from start to end.
+// ErrorBetween returns an error for the text from start to end.
 func ErrorBetween(start, end token.Pos, format string, args ...interface{}) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.SeverityLevelError,

@@ -1,5 +1,5 @@
-// Package source reads the text of configurations: from files, and, for import.*
-// and module.* blocks, by components that keep looking for a newer text.
+// Package source reads the text of configurations. It reads files, and for import.* and module.*
+// blocks it uses components that watch for newer text.
 package source
 
 import (
@@ -17,16 +17,15 @@ import (
 	"github.com/grafana/river/parser"
 )
 
-// Source is the text of a configuration, one file or several, and the blocks in it.
+// Source is the text of a configuration, in one or more files, and its blocks.
 type Source struct {
 	Files  map[string][]byte
 	Blocks []*ast.BlockStmt // of all files, in the order of the files' names
-	Folder string           // where the files are, "" if they are in none; module_path in expressions
+	Folder string           // folder of the files, "" if there is none; module_path in expressions
 }
 
-// Read reads and parses the file at path, or, if path is a folder, all files directly
-// in it that end in .river or .alloy, which count as one configuration. Parsing errors
-// come as a *LoadError.
+// Read reads and parses the file at path. If path is a folder, it reads all files directly in it
+// that end in .river or .alloy as one configuration. Parse errors are returned as a *LoadError.
 func Read(path string) (*Source, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -74,8 +73,8 @@ func riverFiles(folder string) ([]string, error) {
 	return names, nil
 }
 
-// Parse parses files, given by name, as one configuration. The names appear in
-// diagnostics. What is wrong in any of them comes as a *LoadError.
+// Parse parses files, keyed by name, as one configuration. The names appear in diagnostics. Parse
+// errors of all files are returned as one *LoadError.
 func Parse(files map[string][]byte) (*Source, error) {
 	s := &Source{Files: make(map[string][]byte, len(files))}
 	var diags diag.Diagnostics
@@ -105,7 +104,7 @@ func (s *Source) parseFile(name string, text []byte) diag.Diagnostics {
 	return s.addBlocks(file.Body)
 }
 
-// addBlocks adds the blocks of body. It refuses anything else.
+// addBlocks adds the blocks of body. It refuses other statements.
 func (s *Source) addBlocks(body ast.Body) diag.Diagnostics {
 	var diags diag.Diagnostics
 	for _, stmt := range body {
@@ -121,8 +120,8 @@ func (s *Source) addBlocks(body ast.Body) diag.Diagnostics {
 	return diags
 }
 
-// OfBody returns the inside of a declare block as a source. The block is in files,
-// which are in folder. What is wrong with it comes as a *LoadError.
+// OfBody returns the body of a declare block as a source. The block is in files, which are in
+// folder. Errors in the body are returned as a *LoadError.
 func OfBody(body ast.Body, files map[string][]byte, folder string) (*Source, error) {
 	s := &Source{Files: files, Folder: folder}
 	if diags := s.addBlocks(body); len(diags) > 0 {
@@ -131,8 +130,7 @@ func OfBody(body ast.Body, files map[string][]byte, folder string) (*Source, err
 	return s, nil
 }
 
-// SHA256 returns the checksum of all files, one after the other in the order of
-// their names.
+// SHA256 returns the checksum of all files, concatenated in the order of their names.
 func (s *Source) SHA256() [sha256.Size]byte {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(s.Files)) {

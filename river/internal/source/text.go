@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// decodeText returns text as UTF-8 without a byte order mark. UTF-16 is known by
-// its mark (Unicode 16.0, section 23.8).
+// decodeText returns text as UTF-8 without a byte order mark. It recognizes UTF-16 by its mark
+// (Unicode 16.0, section 23.8).
 func decodeText(text []byte) ([]byte, error) {
 	switch {
 	case bytes.HasPrefix(text, []byte{0xEF, 0xBB, 0xBF}):

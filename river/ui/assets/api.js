@@ -1,6 +1,6 @@
 // The runtime's API, relative to the page's base.
 
-// NotFound says that there is nothing at a path. Its text, if it has one, is for people.
+// NotFound says that a path does not exist. Its text, if any, is shown to the user.
 export class NotFound extends Error {
 	constructor(path, text) {
 		super(path);
@@ -21,12 +21,12 @@ async function get(path) {
 
 const encode = (id) => id.split("/").map(encodeURIComponent).join("/");
 
-// components returns those of a module; "" means the configuration itself.
+// components returns the components of a module; "" means the configuration itself.
 export function components(module) {
 	return get(module ? `modules/${encode(module)}/components` : "components");
 }
 
-// imports returns the import blocks of a module, and those in their texts.
+// imports returns the import blocks of a module, including nested ones.
 export function imports(module) {
 	return get(module ? `modules/${encode(module)}/imports` : "imports");
 }
@@ -36,7 +36,7 @@ export function component(id) {
 }
 
 // everything returns the components and the imports of the configuration and of
-// all modules, each module's after the component that holds it.
+// all modules. A module's components follow the component that contains it.
 export async function everything(module = "") {
 	const all = {components: [], imports: await imports(module)};
 	for (const info of await components(module)) {
@@ -47,7 +47,7 @@ export async function everything(module = "") {
 				all.components.push(...more.components);
 				all.imports.push(...more.imports);
 			} catch (error) {
-				if (!(error instanceof NotFound)) { // gone since
+				if (!(error instanceof NotFound)) { // removed in between
 					throw error;
 				}
 			}

@@ -10,7 +10,7 @@ const base = new URL(document.baseURI).pathname;
 const main = document.getElementById("main");
 const problem = document.getElementById("problem");
 
-// route returns the page that the address stands for.
+// route returns the page for the current address.
 function route() {
 	const path = location.pathname.slice(base.length).split("/").map(decodeURIComponent);
 	const id = path.slice(1).join("/");
@@ -28,10 +28,10 @@ function route() {
 	}
 }
 
-let shown = ""; // what the page looks like, to leave it alone while nothing changes
-let turn = 0; // of the newest request; older answers are thrown away
+let shown = ""; // content of the page, which is not replaced while it stays the same
+let turn = 0; // number of the newest request; older responses are ignored
 
-// show loads the page. When somebody has come to it, as opposed to a refresh, its
+// show loads the page. If the user navigated to it, as opposed to a refresh, its
 // heading is announced and gets the focus.
 async function show(arrived) {
 	const mine = ++turn;
@@ -68,8 +68,7 @@ async function show(arrived) {
 	}
 }
 
-// replace puts new content in place. A refresh keeps the focus and what has been
-// unfolded.
+// replace replaces the content. A refresh keeps the focus and the open details.
 function replace(next, arrived) {
 	shown = next.innerHTML;
 	const open = new Set(arrived ? [] : [...main.querySelectorAll("details[open]")].map((element) => element.dataset.key));
@@ -86,13 +85,13 @@ function replace(next, arrived) {
 	}
 }
 
-// isSelecting reports whether somebody has marked text of the content.
+// isSelecting reports whether text of the content is selected.
 function isSelecting() {
 	const text = getSelection();
 	return text !== null && !text.isCollapsed && main.contains(text.anchorNode);
 }
 
-// selectorOf returns what finds a part of the content again, null if nothing does.
+// selectorOf returns a selector that finds an element in the new content, or null.
 function selectorOf(element) {
 	if (!main.contains(element) || element === main) {
 		return null;
@@ -111,7 +110,7 @@ function say(text) {
 	}
 }
 
-// Links to pages of ours change the content only.
+// Links to Headwater's own pages only change the content.
 document.addEventListener("click", (event) => {
 	const anchor = event.target.closest("a[href]");
 	if (!anchor || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) {

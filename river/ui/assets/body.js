@@ -1,8 +1,8 @@
 import {h} from "./dom.js";
 
-// body shows a River body as the API encodes it: attributes and blocks. Several
-// small blocks of one kind are a table. key names the place, so that what is
-// unfolded there stays so when the page is refreshed.
+// body shows a River body in the API's encoding: attributes and blocks. Several
+// small blocks of one kind become a table. key identifies the place, so that open
+// details stay open when the page is refreshed.
 export function body(statements, key) {
 	if (!statements || statements.length === 0) {
 		return h("p", {class: "nothing"}, "none");
@@ -27,11 +27,11 @@ export function body(statements, key) {
 	return h("div", {class: "body"}, parts);
 }
 
-const fewest = 3; // blocks of a table
-const widest = 8; // its columns
+const fewest = 3; // minimum number of blocks in a table
+const widest = 8; // maximum number of columns in a table
 
-// run returns the blocks from one on that go into a table with it: those of the
-// same name without blocks inside, as long as there are few enough columns.
+// run returns the consecutive blocks, starting at from, that form a table: blocks of
+// the same name without nested blocks. It returns none if there are too many columns.
 function run(statements, from) {
 	const columns = new Set();
 	let to = from;
@@ -60,7 +60,7 @@ function table(blocks, key) {
 			h("thead", {}, h("tr", {}, (labelled ? ["label", ...columns] : columns).map((name) => h("th", {scope: "col"}, name)))),
 			h("tbody", {}, blocks.map(row))));
 }
-// longest is how many lines a value has before it is folded.
+// longest is the maximum number of lines of a value that is not folded.
 const longest = 12;
 
 function value(encoded, key) {

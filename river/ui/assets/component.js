@@ -28,7 +28,7 @@ export async function details(id) {
 	return {title: id, content};
 }
 
-// folded is a section that begins closed, with a heading that says how much it has.
+// folded is a section that is initially closed. Its heading shows the number of entries.
 function folded(title, statements) {
 	if (!statements || statements.length === 0) {
 		return [h("h2", {}, title), body(statements, title)];

@@ -2,8 +2,8 @@
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 
-// h makes an HTML element with attributes and children: nodes, strings, or
-// nothing for null.
+// h makes an HTML element with attributes and children: nodes or strings. It
+// skips null.
 export function h(name, attributes, ...children) {
 	return fill(document.createElement(name), attributes, children);
 }
@@ -23,12 +23,12 @@ function fill(element, attributes, children) {
 	return element;
 }
 
-// globalID is a component's ID with the IDs of the modules that it is in.
+// globalID returns a component's ID, preceded by the IDs of its modules.
 export function globalID(info) {
 	return info.moduleID ? info.moduleID + "/" + info.localID : info.localID;
 }
 
-// link is the address of a page of ours, relative to the base.
+// link returns the address of one of Headwater's pages, relative to the base.
 export function link(page, id) {
 	return id === undefined || id === "" ? page : page + "/" + id.split("/").map(encodeURIComponent).join("/");
 }
@@ -37,8 +37,8 @@ export function state(health) {
 	return h("span", {class: "state " + health.state}, health.state);
 }
 
-// ago says how long ago a time is, coarsely, so that it does not change all the
-// time.
+// ago returns the time since a point in time, rounded coarsely, so that it changes
+// rarely.
 export function ago(time) {
 	const seconds = Math.max(0, (Date.now() - new Date(time).getTime()) / 1000);
 	for (const [unit, length] of [["day", 86400], ["hour", 3600], ["minute", 60]]) {
@@ -50,7 +50,7 @@ export function ago(time) {
 	return "less than a minute ago";
 }
 
-// when is a time for people, with the exact one as its title.
+// when shows a relative time, with the exact time as its title.
 export function when(time) {
 	if (!time || time.startsWith("0001-")) {
 		return null;

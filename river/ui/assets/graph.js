@@ -5,8 +5,9 @@ import {arrange} from "./layout.js";
 const box = {width: 220, height: 52, across: 56, down: 22};
 const margin = 20;
 
-// graph is the page that draws a module's components and imports. An arrow leads
-// the way that data goes; a dashed line leads from an import to what it declares.
+// graph is the page that draws a module's components and imports. An arrow shows
+// the direction of data; a dashed line leads from an import to the components that
+// it declares.
 export async function graph(module) {
 	const infos = await Promise.all((await components(module)).map(withInside));
 	const imported = await imports(module);
@@ -19,7 +20,7 @@ export async function graph(module) {
 		content.push(h("p", {class: "nothing"}, "No components are loaded."));
 		return {title, content};
 	}
-	const shown = imported.filter((info) => !info.localID.includes("/")); // others are in one of these
+	const shown = imported.filter((info) => !info.localID.includes("/")); // without nested imports
 	const edges = [...infos.flatMap(dataOf), ...shown.flatMap((info) => info.usedBy.map((id) => ({from: info.localID, to: id, kind: "declares"})))];
 	content.push(
 		h("p", {class: "quiet"}, "Arrows lead the way that data goes", shown.length > 0 ? ", dashed ones from an import to components that it declares" : "", ". The same is written below."),
@@ -29,7 +30,8 @@ export async function graph(module) {
 	return {title, content};
 }
 
-// withInside adds to a component that holds others how many are not healthy.
+// withInside adds to a component that contains a module the number of inner
+// components that are not healthy.
 async function withInside(info) {
 	const [inner] = info.createdModuleIDs ?? [];
 	if (inner === undefined) {
@@ -40,14 +42,14 @@ async function withInside(info) {
 		const bad = held.filter((one) => one.health.state !== "healthy");
 		return {...info, held: held.length, bad: bad.length, worst: bad.find((one) => one.health.state !== "unknown") ?? bad[0]};
 	} catch (error) {
-		if (error instanceof NotFound) { // gone since
+		if (error instanceof NotFound) { // removed in between
 			return info;
 		}
 		throw error;
 	}
 }
 
-// inside says what a component holds, "" for nothing.
+// inside describes the content of a component, "" if there is none.
 function inside(info) {
 	if (info.held === undefined) {
 		return "";
@@ -56,8 +58,8 @@ function inside(info) {
 	return info.bad > 0 ? `${some}, ${info.bad} not healthy` : some;
 }
 
-// dataOf returns the edges of a component's references: to what it sends to, and
-// from what it reads.
+// dataOf returns the edges of a component's references: to the components that it
+// sends data to, and from the components that it gets data from.
 function dataOf(info) {
 	const sendsTo = info.sendsTo ?? [];
 	return info.referencesTo.map((id) =>
@@ -91,7 +93,7 @@ function draw(infos, edges) {
 		layers.flat().filter((place) => place.info).map((place) => node(place.info, place)));
 }
 
-// A line that passes a layer needs no more than a line's height there.
+// A line through a layer needs only a line's height there.
 const heightOf = (place) => (place.info ? box.height : 4);
 
 function drawLine({path, back, kind}) {
@@ -115,8 +117,8 @@ function drawLine({path, back, kind}) {
 	});
 }
 
-// node is a box: double for a component that holds others, with a small mark if one of these is not healthy; dashed for
-// an import.
+// node is a box. It is double for a component that contains a module, with a small mark if an inner component is not
+// healthy, and dashed for an import.
 function node(info, place) {
 	const isImport = info.usedBy !== undefined;
 	const holds = info.held !== undefined;

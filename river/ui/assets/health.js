@@ -1,7 +1,7 @@
 import {h, state, when} from "./dom.js";
 import {ask, card, cards, count, has, open, percent, search, sumOf, table} from "./profiler.js";
 
-// health is the page of how a profiler does: whether samples arrive, and how their stacks ended.
+// health is the page of a profiler's health: whether samples arrive, and how their stacks ended.
 export async function health(id) {
 	const {info, id: profiler, ways} = await open("health", id);
 	const data = await ask(info, "health");
@@ -32,7 +32,7 @@ function figures(data) {
 		card("Rate", `${count(data.sample_rate)} Hz`, `collected every ${data.interval} s`));
 }
 
-// found is what the search leaves.
+// found returns the tables, filtered by the search.
 function found(data) {
 	const stacks = sumOf(data.outcomes, "samples");
 	const bad = sumOf(data.incomplete, "samples");

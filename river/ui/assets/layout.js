@@ -1,15 +1,15 @@
-// arrange puts nodes in layers, each after all that leads to it, and orders the
-// layers so that few lines cross. A line that passes layers gets a place of its
-// own in each of them, so that it does not run through a box.
+// arrange puts nodes in layers, each after all nodes that lead to it, and orders
+// the layers so that few lines cross. A line that passes through layers gets its
+// own place in each layer, so that it does not cross a box.
 //
-//	infos: what there are boxes for, by localID
+//	infos: the boxes, identified by localID
 //	edges: {from, to, kind}, where from and to are local IDs; circles are allowed
 //
 // It returns
 //
 //	layers: lists of places {info, before, after}, where info is null for a line
 //	lines: {path, back, kind}, where path is a list of places from left to right,
-//	and back says that the edge leads from the last one to the first
+//	and back says that the edge leads from the last place to the first
 export function arrange(infos, edges) {
 	const places = new Map(infos.map((info) => [info.localID, newPlace(info)]));
 	const known = edges.filter((edge) => places.has(edge.from) && places.has(edge.to) && edge.from !== edge.to)
@@ -42,10 +42,10 @@ const newPlace = (info) => ({info, before: [], after: [], leads: [], led: [], de
 
 const sides = (edge) => (edge.back ? [edge.to, edge.from] : [edge.from, edge.to]);
 
-// breakCircles marks the edges that close a circle: they are drawn backwards.
+// breakCircles marks the edges that close a circle. They are drawn backwards.
 function breakCircles(places, edges) {
 	const visit = (place) => {
-		place.visit = 1; // on the way here
+		place.visit = 1; // on the current path
 		for (const edge of edges) {
 			if (edge.from !== place) {
 				continue;
@@ -65,7 +65,8 @@ function breakCircles(places, edges) {
 	}
 }
 
-// measure sets a place's depth: one more than that of the deepest that leads to it.
+// measure sets a place's depth: one more than the depth of the deepest place that
+// leads to it.
 function measure(place) {
 	if (place.depth < 0) {
 		place.depth = Math.max(0, ...place.led.map((other) => measure(other) + 1));
@@ -73,7 +74,7 @@ function measure(place) {
 	return place.depth;
 }
 
-// chain connects two places by way of new ones in the layers between them.
+// chain connects two places through new places in the layers between them.
 function chain(left, right, layers) {
 	const path = [left];
 	for (let depth = left.depth + 1; depth < right.depth; depth++) {
@@ -89,8 +90,8 @@ function chain(left, right, layers) {
 	return path;
 }
 
-// sortBy sorts a layer by the mean position of its neighbours in the layer
-// before; those without neighbours keep their place.
+// sortBy sorts a layer by the mean position of each place's neighbours in the
+// previous layer. Places without neighbours keep their position.
 function sortBy(layer, before, side) {
 	const position = new Map(before.map((place, i) => [place, i]));
 	const weights = new Map(layer.map((place, i) => {

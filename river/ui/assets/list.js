@@ -18,7 +18,7 @@ export async function list() {
 	return {title: "Components", content};
 }
 
-// table has rows of cells. On a phone, where it has no head, each cell says what it is.
+// table has rows of cells. On a phone, where it has no head, each cell has a label.
 function table(columns, rows) {
 	rows.forEach((row) => [...row.cells].forEach((cell, i) => cell.dataset.label = columns[i]));
 	return h("table", {},
@@ -59,7 +59,7 @@ function importRow(info) {
 		h("td", {}, info.usedBy.flatMap((id, i) => [i > 0 ? ", " : null, h("a", {href: link("component", inModule(id))}, id)])));
 }
 
-// pagesName says what a component's own pages show.
+// pagesName returns the name of a component's own pages.
 export function pagesName(info) {
 	return info.name.startsWith("pyroscope.ebpf") ? "Flame graphs" : "Pages";
 }

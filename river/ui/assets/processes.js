@@ -6,7 +6,7 @@ const usual = "5m";
 const shownPIDs = 5;
 const shownRows = 500;
 
-// processes is the page of what a profiler has seen lately: targets, and processes by name. reload shows it again.
+// processes is the page of a profiler's recent samples: targets, and processes by name. reload shows it again.
 export async function processes(id, reload) {
 	const {info, id: profiler, ways} = await open("processes", id);
 	const range = parameter("range", usual);
@@ -22,7 +22,7 @@ export async function processes(id, reload) {
 	]};
 }
 
-// found is what the search leaves. The cards are the sums of the table of processes.
+// found returns the cards and tables, filtered by the search. The cards are sums over the table of processes.
 function found(info, data, range) {
 	const names = data.processes.filter((row) => has(row.name, ...row.pids));
 	const targets = data.targets.filter((row) => has(row.name, row.labels));
@@ -63,5 +63,5 @@ function targetRow(info, row, range) {
 
 const flame = (info, query) => info.pages + "open?" + new URLSearchParams(query);
 
-// argument returns a component's argument, undefined if it is the default.
+// argument returns a component's argument, undefined if it is not set.
 const argument = (info, name) => info.arguments.find((attribute) => attribute.name === name)?.value.value;

@@ -1,11 +1,11 @@
 import {component, everything, NotFound} from "./api.js";
 import {globalID, h, link} from "./dom.js";
 
-// isProfiler reports whether a component has pages of profiles.
+// isProfiler reports whether a component serves pages of profiles.
 export const isProfiler = (info) => Boolean(info.pages) && info.name.startsWith("pyroscope.ebpf");
 
-// open returns the profiler of a page: the component of that ID, or the first
-// one; and what leads to all of them. It throws NotFound if there is none.
+// open returns the profiler of a page, which is the component with that ID or the
+// first profiler, and links to all profilers. It throws NotFound if there is none.
 export async function open(page, id) {
 	const all = (await everything()).components.filter(isProfiler);
 	const first = all.length > 0 ? globalID(all[0]) : "";
@@ -19,7 +19,7 @@ export async function open(page, id) {
 	return {info, id: globalID(info), ways: ways(page, info, all)};
 }
 
-// ask asks a profiler's own API.
+// ask queries a profiler's own API.
 export async function ask(info, path) {
 	const response = await fetch(info.pages + "api/" + path, {cache: "no-store"});
 	if (!response.ok) {
@@ -42,10 +42,10 @@ function ways(page, info, all) {
 
 export const pageNames = {processes: "Processes", health: "Health"};
 
-// parameter returns what the address has of a page's choice, or a default.
+// parameter returns a query parameter of the address, or a default.
 export const parameter = (name, otherwise) => new URLSearchParams(location.search).get(name) ?? otherwise;
 
-// remember puts a choice into the address, so that it stays over a refresh and is part of a link.
+// remember stores a choice in the address, so that it survives a refresh and is part of links.
 function remember(name, value) {
 	const query = new URLSearchParams(location.search);
 	value ? query.set(name, value) : query.delete(name);
@@ -53,7 +53,7 @@ function remember(name, value) {
 	history.replaceState(null, "", location.pathname + (text ? "?" + text : ""));
 }
 
-// search is a field that calls fill again with each letter. What is typed is in the address.
+// search is a field that calls fill after each change. The address contains the text.
 export function search(label, fill) {
 	const input = h("input", {type: "search", id: "find", autocomplete: "off", spellcheck: "false", value: parameter("find", "")});
 	input.addEventListener("input", () => {
@@ -63,13 +63,13 @@ export function search(label, fill) {
 	return h("label", {class: "choice"}, label, " ", input);
 }
 
-// has reports whether one of some texts has what is searched for.
+// has reports whether one of the texts contains the search text.
 export function has(...texts) {
 	const wanted = parameter("find", "").toLowerCase();
 	return texts.some((text) => String(text).toLowerCase().includes(wanted));
 }
 
-// choice is a field with one of several values, which changed() applies.
+// choice is a field with one of several values. changed applies the value.
 export function choice(label, name, options, otherwise, changed) {
 	const now = parameter(name, otherwise);
 	const field = h("select", {id: name}, Object.entries(options).map(([value, text]) => h("option", {value, selected: value === now ? "" : null}, text)));
@@ -80,12 +80,12 @@ export function choice(label, name, options, otherwise, changed) {
 	return h("label", {class: "choice"}, label, " ", field);
 }
 
-// card is a figure with a name and a note.
+// card is a number with a name and a note.
 export const card = (name, value, note) => h("div", {}, h("dt", {}, name), h("dd", {}, value), note ? h("dd", {class: "note"}, note) : null);
 
 export const cards = (...all) => h("dl", {class: "cards"}, all);
 
-// table has rows of cells; the first cell of each is its header. Columns whose name begins with # are numbers.
+// table has rows of cells; the first cell of each row is its header. Columns whose name starts with # are numbers.
 export function table(title, columns, rows) {
 	const names = columns.map((name) => name.replace(/^#/, ""));
 	const kind = (i) => (columns[i].startsWith("#") ? "n" : null);
@@ -99,7 +99,7 @@ export function table(title, columns, rows) {
 
 export const count = (n) => Math.round(n).toLocaleString("en");
 
-// percent writes a part of a sum as the other pages do: only all is 100 %.
+// percent formats a part of a sum as the other pages do: only the whole sum is 100 %.
 export function percent(part, sum) {
 	if (sum === 0) {
 		return "–";

@@ -2,10 +2,10 @@ const ROW = 19; // height of a frame, in CSS pixels
 const THIN = 0.4; // narrower frames are not drawn
 const FONT = '12px system-ui, sans-serif';
 
-// Chart draws a tree on a canvas: the root above, or below if up is set. It has the geometry; ChartInput has pointer
-// and keys.
+// Chart draws a tree on a canvas, with the root at the top, or at the bottom if up is set. It has the geometry;
+// ChartInput handles pointer and keys.
 class Chart {
-  // owner has what charts share: palette, colouring, pale(frame) and only, the group that is not paler.
+  // owner has the parts that charts share: palette, colouring, pale(frame) and only, the group that is not drawn paler.
   constructor(owner, id, label) {
     this.owner = owner;
     this.canvas = element('canvas', { 'aria-hidden': 'true' });
@@ -24,17 +24,17 @@ class Chart {
       },
       this.space,
     );
-    this.texts = new Map(); // by name: its shorter forms and their widths
-    this.widths = new Map(); // by character
+    this.texts = new Map(); // by name: shorter forms and their widths
+    this.widths = new Map(); // widths by character
     this.up = false;
     this.zoomed = 0;
     this.hover = -1;
-    this.chosen = -1; // by keyboard
+    this.chosen = -1; // the node of the keyboard
     new ResizeObserver(() => this.draw()).observe(this.element);
     this.element.addEventListener('scroll', () => this.draw());
   }
 
-  // show draws a tree whose nodes have these groups. What was zoomed to and chosen is no more.
+  // show draws a tree whose nodes have the given groups. It resets the zoomed and the chosen node.
   show(tree, groups, up) {
     this.tree = tree;
     this.groups = groups;
@@ -47,22 +47,22 @@ class Chart {
     this.draw();
   }
 
-  // top returns where a row of frames begins, in pixels of the chart's content.
+  // top returns the position of a row of frames, in pixels of the chart's content.
   top(depth) {
     return (this.up ? this.tree.rows - 1 - depth : depth) * ROW;
   }
 
-  // scale returns how many pixels a unit of the zoomed range has.
+  // scale returns the number of pixels per unit of value.
   scale() {
     return this.element.clientWidth / (this.tree.totalOf(this.zoomed) || 1);
   }
 
-  // box returns where a node is drawn, in pixels of the chart's content; null if it is not.
+  // box returns the rectangle of a node, in pixels of the chart's content, or null if it is not drawn.
   box(node) {
     const { tree, zoomed } = this;
     const y = this.top(tree.depth(node));
     if (node <= zoomed && tree.end[node] >= tree.end[zoomed]) {
-      // it, or an ancestor
+      // the zoomed node, or an ancestor
       return { x: 0, y, width: this.element.clientWidth, height: ROW };
     }
     if (node < zoomed || node >= tree.end[zoomed]) return null;
@@ -86,7 +86,7 @@ class Chart {
     return -1;
   }
 
-  // zoom gives a node all width.
+  // zoom draws a node at full width.
   zoom(node) {
     this.zoomed = node;
     this.point(-1);
@@ -173,7 +173,7 @@ class Chart {
     return pen;
   }
 
-  // visible returns the rectangles of the nodes below the zoomed one by how they are drawn, and adds the labels.
+  // visible returns the rectangles of the nodes below the zoomed node by bin, and adds the labels.
   visible(top, height, labels) {
     const { tree, zoomed } = this;
     const { depth: depths, total: totals } = tree.nodes;
@@ -198,16 +198,16 @@ class Chart {
     return rects;
   }
 
-  // forgetBins forgets how nodes are drawn if other groups are shown now, or other nodes highlighted.
+  // forgetBins drops the bins of nodes if the shown groups or the highlighted nodes have changed.
   forgetBins() {
     const { only, matching } = this.owner;
     const of = [this.groups, only, matching];
     if (this.binsOf && of.every((what, i) => what === this.binsOf[i])) return;
     this.binsOf = of;
-    this.bins = new Uint32Array(this.tree.length); // 0: not known yet
+    this.bins = new Uint32Array(this.tree.length); // 0 if not known yet
   }
 
-  // bin numbers the ways to draw a node: by its group, inlined or not, highlighted or not.
+  // bin returns the number of the way to draw a node: by its group, inlined or not, highlighted or not.
   bin(node) {
     if (this.bins[node] === 0) {
       const pale = this.owner.pale(this.tree.frame(node));
@@ -223,8 +223,8 @@ class Chart {
     return !matching || (frame >= 0 && matching[frame] === 1);
   }
 
-  // fillRects draws rectangles of one bin, from pixel to pixel of the screen: a browser takes longer over parts of
-  // pixels. An ancestor of the zoomed one is paler.
+  // fillRects draws rectangles of one bin, aligned to whole pixels of the screen, as a browser takes longer for parts
+  // of pixels. Ancestors of the zoomed node are paler.
   fillRects(pen, bin, rects, ancestor) {
     const { palette, colouring } = this.owner;
     const group = colouring.groups[bin >> 2];
@@ -279,7 +279,7 @@ class Chart {
     return cut.length > 1 ? cut + '…' : '';
   }
 
-  // widthOf adds up the widths of a text's characters: to have each text measured takes a browser several times as long.
+  // widthOf adds up the widths of a text's characters. Measuring each text takes a browser several times as long.
   widthOf(pen, text) {
     let sum = 0;
     for (const character of text) {

@@ -8,12 +8,12 @@ const KINDS = {
   other: 'process or group',
   small: 'folded',
 };
-const NAMED_GROUPS = 6; // of binaries or packages that have a colour of their own
+const NAMED_GROUPS = 6; // binaries or packages with their own colour
 
 // A colouring puts nodes into groups. groups are {key, label, color, hatched}, where color is the name of a variable of
-// the style sheet; of returns the group of a node; legend says which groups are listed.
+// the style sheet; of returns the group of a node; legend holds the groups to list.
 
-// byOrigin colours by what a frame is of.
+// byOrigin colours frames by kind.
 function byOrigin(profile) {
   const names = profile.data.kinds.name;
   const root = names.indexOf('other');
@@ -34,7 +34,7 @@ function byOrigin(profile) {
   };
 }
 
-// byText colours by a text of frames: those with most self time have a colour each.
+// byText colours frames by a text: the texts with most self time have their own colours.
 function byText(profile, title, none, textOf) {
   const weights = new Map();
   const { frames } = profile.data;
@@ -81,7 +81,7 @@ function groupsOf(colouring, tree) {
   return out;
 }
 
-// groupSums adds up self of each group, and the total of the samples that have a frame of it.
+// groupSums adds up self of each group, and the total of the samples with a frame of the group.
 function groupSums(tree, groups, length) {
   const out = { self: new Array(length).fill(0), total: new Array(length).fill(0) };
   const until = new Array(length).fill(0);
@@ -94,7 +94,7 @@ function groupSums(tree, groups, length) {
   return out;
 }
 
-// Palette has the colours of the style sheet, which has a light and a dark set.
+// Palette reads the colours of the style sheet, which has a light and a dark set.
 class Palette {
   constructor(root) {
     this.probe = element('span', { hidden: true });
@@ -102,7 +102,7 @@ class Palette {
     this.known = new Map();
   }
 
-  // color returns the value of a variable, as a canvas takes it.
+  // color returns the value of a variable, in a form for canvases.
   color(name) {
     let color = this.known.get(name);
     if (!color) {

@@ -1,4 +1,4 @@
-// The colours of a comparison, from much less to much more.
+// The colours of a comparison, from a large decrease to a large increase.
 const SHADES = {
   less3: 'less than −43 %',
   less2: 'to −43 %',
@@ -8,10 +8,10 @@ const SHADES = {
   more2: 'to +75 %',
   more3: 'more than +75 %',
 };
-const CERTAIN = 4; // standard deviations from which on a difference is coloured
+const CERTAIN = 4; // standard deviations from which a difference is coloured
 
-// Comparison is what the view says of two profiles: a frame is as wide as both together, and its colour says how they
-// differ.
+// Comparison has the view's texts and colours for two profiles: the width of a frame is the sum of both profiles, and
+// its colour shows the difference.
 class Comparison {
   constructor(profile) {
     this.profile = profile;
@@ -60,13 +60,13 @@ class Comparison {
     ];
   }
 
-  // weight is what functions are sorted by: what is certain comes first.
+  // weight returns the sort key of functions: certain changes come first.
   weight(fn, before, after) {
     const bound = this.bound(fn);
     return Math.abs(after - before) + (bound && bound.certain ? 2 * this.profile.total : 0);
   }
 
-  // bound is what is known of a function for certain, null if nothing is.
+  // bound returns the certain bounds of a function, or null if there are none.
   bound(fn) {
     if (fn < 0) return null;
     const { functions, changes } = this.diff;
@@ -74,7 +74,7 @@ class Comparison {
     return at < 0 ? null : changes[at];
   }
 
-  // amount says how much a value is, for each second or what it is for.
+  // amount returns a value as text, per second or per the unit of the comparison.
   amount(value) {
     const { unit, scale } = this.profile.data;
     const { per: unitOfTime, by } = this.diff;
@@ -85,7 +85,7 @@ class Comparison {
     return (ms >= 100 ? ms.toFixed(0) : ms.toPrecision(3)) + (unitOfTime === 'second' ? ' ms/s' : ' ms');
   }
 
-  // shade is the colour of a difference, 'same' where chance explains it.
+  // shade returns the colour of a difference, or 'same' if chance explains it.
   shade(was, is) {
     const { diff } = this;
     const variance =
@@ -147,7 +147,7 @@ class Comparison {
   }
 }
 
-// change says how much more is is than was.
+// change returns the change from was to is as text.
 function change(was, is) {
   if (was === 0) return is === 0 ? '0 %' : 'new';
   return is === 0 ? 'gone' : more(is / was);

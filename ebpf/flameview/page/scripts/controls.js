@@ -11,7 +11,7 @@ const KEYS = [
   ['?', 'these keys'],
 ];
 
-// helpDialog lists the keys.
+// helpDialog returns a dialog with the keys.
 function helpDialog() {
   const close = element('button', { type: 'button' }, 'Close');
   const dialog = element(
@@ -25,7 +25,7 @@ function helpDialog() {
   return dialog;
 }
 
-// Theme is light or dark: as the browser says, until somebody chooses.
+// Theme is light or dark: the browser's preference, until the user chooses.
 class Theme {
   constructor() {
     this.media = matchMedia('(prefers-color-scheme: dark)');
@@ -55,9 +55,10 @@ function select(id, label, options) {
   return { field, element: element('label', { for: id, class: 'choice' }, element('span', {}, label), field) };
 }
 
-// Controls are the bar above the views: what is shown, search, colours, order; the legend; and the way to where one is.
+// Controls are the bar above the views, with modes, search, colours and order; the legend; and the path to the current
+// node.
 class Controls {
-  // view has apply(changes), state and the acts of the buttons.
+  // view has apply(changes), state and the actions of the buttons.
   constructor(view) {
     this.view = view;
     this.search = element('input', {
@@ -106,7 +107,7 @@ class Controls {
     this.order.field.addEventListener('change', () => view.apply({ order: this.order.field.value }));
   }
 
-  // elements are the parts, in their order on the page.
+  // elements returns the parts, in their order on the page.
   elements() {
     const { view } = this;
     return [
@@ -144,7 +145,7 @@ class Controls {
     this.reset.hidden = !state.zoom && !state.focus.length && !state.hide.length;
   }
 
-  // fillLegend lists groups with their share of self. A group that is clicked on is shown alone.
+  // fillLegend lists groups with their share of self. A click on a group highlights only this group.
   fillLegend(colouring, sums, total) {
     const { view } = this;
     this.legend.setAttribute('aria-label', colouring.title);
@@ -170,7 +171,7 @@ class Controls {
     });
   }
 
-  // fillFilters lists what is focused on and hidden, with a button each that ends it.
+  // fillFilters lists the focused and the hidden functions, each with a button that removes the filter.
   fillFilters(total, all) {
     const { state } = this.view;
     const items = [
@@ -190,7 +191,7 @@ class Controls {
     this.filters.hidden = items.length === 0;
   }
 
-  // fillCrumbs shows the way from the root to a node.
+  // fillCrumbs shows the path from the root to the zoomed node.
   fillCrumbs(chart) {
     const { tree, zoomed } = chart;
     const way = tree.ancestors(zoomed);

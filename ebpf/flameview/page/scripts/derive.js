@@ -1,11 +1,11 @@
-// Trees that are made of another one: without some functions, of the stacks through some, in another order, and the
-// callers and callees of a function.
+// Trees derived from another tree: without some functions, only with the stacks through some functions, in another
+// order, and the callers and callees of a function.
 
-const FOLDED = -2; // stands for nodes that the server has folded
+const FOLDED = -2; // stands for nodes folded by the server
 
-// Adder adds up stacks as nodes.
+// Adder adds up stacks as a tree.
 class Adder {
-  // from is the tree of the stacks, frame that of the root.
+  // The first argument is the tree of the stacks, frame is the frame of the root.
   constructor({ profile, all }, frame) {
     this.profile = profile;
     this.all = all;
@@ -14,12 +14,12 @@ class Adder {
     this.frames = [frame];
     this.parents = [-1];
     this.lines = [0];
-    this.folded = [0]; // how many nodes one stands for
+    this.folded = [0]; // number of nodes that a folded node stands for
     this.self = [0];
     this.base = [0];
   }
 
-  // child returns the node of a frame below another one. frame and line are as in the nodes of a profile.
+  // child returns the node of a frame below a parent. frame and line are as in the nodes of a profile.
   child(parent, frame, line) {
     const key = parent * 2 ** 22 + Math.max(frame, FOLDED) + 2;
     let at = this.edges.get(key);
@@ -43,7 +43,7 @@ class Adder {
     this.base[node] += base;
   }
 
-  // tree returns the sum: children by size or by name.
+  // tree returns the sum, with children ordered by size or by name.
   tree(order) {
     const total = this.self.slice();
     const baseTotal = this.base.slice();
@@ -84,17 +84,17 @@ class Adder {
 
 const baseSelf = (tree, node) => (tree.nodes.base_self ? tree.nodes.base_self[node] : 0);
 
-// filtered returns a tree of the stacks through all functions of focus, without the frames of those of hide: what
-// those have themselves goes to their callers. order is size or name.
+// filtered returns a tree of the stacks through all functions of focus, without the frames of functions in hide: their
+// self goes to their callers. order is size or name.
 function filtered(tree, focus, hide, order) {
   if (!focus.length && !hide.length && order === 'size') return tree;
   const kept = throughAll(tree, focus);
   const hidden = new Set(hide);
   const adder = new Adder(tree, -1);
-  const to = [0]; // by depth: the new node
+  const to = [0]; // the new node, by depth
   for (let i = 0; i < tree.length; i++) {
     if (!kept.below[i]) {
-      // nothing of it is through all
+      // no stack of its subtree is through all functions
       i = tree.end[i] - 1;
       continue;
     }
@@ -108,7 +108,8 @@ function filtered(tree, focus, hide, order) {
   return adder.tree(order);
 }
 
-// throughAll says of each node whether its way has all functions, and whether it or a node below it is like that.
+// throughAll returns, by node, whether the path to it has all functions, and whether that is so for it or for a node
+// below it.
 function throughAll(tree, functions) {
   const itself = new Uint8Array(tree.length);
   const below = new Uint8Array(tree.length);
@@ -129,7 +130,7 @@ function throughAll(tree, functions) {
   return { itself, below };
 }
 
-// callees returns a tree of what a function calls, the function being its root.
+// callees returns a tree of the callees of a function, with the function as its root.
 function callees(tree, fn, order) {
   const adder = new Adder(tree, tree.profile.first[fn]);
   tree.outermost(
@@ -146,7 +147,8 @@ function callees(tree, fn, order) {
   return adder.tree(order);
 }
 
-// callers returns a tree of who calls a function, the function being its root: a node is called by those below it.
+// callers returns a tree of the callers of a function, with the function as its root: the children of a node are its
+// callers.
 function callers(tree, fn, order) {
   const adder = new Adder(tree, tree.profile.first[fn]);
   tree.outermost(

@@ -1,9 +1,9 @@
-// Where nodes are folded, or profiles are left out, the server is asked for what the flame graph does not have: then
-// functions, the share of a search, callers and callees are of all samples.
+// If nodes are folded, or profiles are left out, the view asks the server for the missing data: functions, the share of
+// a search, callers and callees are then for all samples.
 
-const EXACT_FUNCTIONS = 10000; // that are asked for at once, those with most in total
+const EXACT_FUNCTIONS = 10000; // number of functions to ask for at once, the largest totals first
 
-// addFunction puts a function of api/top into the data. ids has its texts.
+// addFunction adds a function of api/top to the data.
 function addFunction(data, f, text) {
   const { frames, functions, mappings } = data;
   let mapping = -1;
@@ -22,15 +22,15 @@ function addFunction(data, f, text) {
   functions.total.push(0);
 }
 
-// Exact asks for what the view shows, once each, and tells it when it is there.
+// Exact asks the server once for each thing that the view shows, and updates the view with the answer.
 class Exact {
   constructor(view) {
     this.view = view;
     this.asked = new Set();
-    this.found = new Map(); // by search: which part of all samples has it
-    this.sandwiches = new Map(); // by function: trees with its callers, and with its callees
-    this.count = 0; // of functions, when they are known
-    this.version = 0; // grows with what is known
+    this.found = new Map(); // by search: matching share of all samples
+    this.sandwiches = new Map(); // by function: trees of its callers and of its callees
+    this.count = 0; // number of functions, 0 until known
+    this.version = 0; // grows with each answer
     this.failure = '';
   }
 
@@ -38,18 +38,18 @@ class Exact {
     return this.view.profile.data;
   }
 
-  // isPartial reports whether the flame graph is of a part of the profiles.
+  // isPartial reports whether the flame graph shows only a part of the profiles.
   get isPartial() {
     return this.data.profiles < this.data.of;
   }
 
-  // holds reports whether what is asked for is what the view shows: filters of the view are not the server's.
+  // holds reports whether the server's answers match the view: the server does not apply the view's filters.
   get holds() {
     const { state } = this.view;
     return !state.focus.length && !state.hide.length;
   }
 
-  // ask asks for what is missing in what is shown now.
+  // ask requests the data that the current view lacks.
   ask() {
     const { view } = this;
     const { search } = view.state;
@@ -78,7 +78,7 @@ class Exact {
     this.once('sandwich ' + fn, url, (answer) => this.takeSandwich(answer, fn));
   }
 
-  // once asks for something that was not asked for before.
+  // once sends a request, unless it was sent before.
   async once(key, url, take) {
     if (this.asked.has(key)) return;
     this.asked.add(key);
@@ -95,7 +95,7 @@ class Exact {
     this.view.refresh();
   }
 
-  // take puts functions into the profile, those of a search or the largest of all.
+  // take adds functions to the profile: the functions of a search, or the largest of all functions.
   take(top, search) {
     const { profile } = this.view;
     const { data } = this;
@@ -104,7 +104,7 @@ class Exact {
       this.found.set(search, top.found / top.total);
     } else {
       this.count = top.count;
-      if (this.isPartial) for (const column of [functions.self, functions.total]) column.fill(0); // they are of a part
+      if (this.isPartial) for (const column of [functions.self, functions.total]) column.fill(0); // partial sums
     }
     const strings = new Ids(data.strings);
     const text = (s) => strings.of(s, () => data.strings.push(s));
@@ -122,7 +122,7 @@ class Exact {
     profile.readFrames();
   }
 
-  // takeSandwich makes trees of the callers and callees of a function.
+  // takeSandwich builds the trees of the callers and callees of a function.
   takeSandwich(answer, fn) {
     const { profile } = this.view;
     const { data } = this;
@@ -141,7 +141,7 @@ class Exact {
     this.view.shown = {}; // frames and their colours may have changed
   }
 
-  // note says of which functions a table is.
+  // note returns a remark about the functions in a table.
   note(listed) {
     if (this.holds && this.count > 0) {
       return listed < this.count ? ' There are ' + count(this.count) + ' in all; the search finds the others too.' : '';

@@ -1,7 +1,7 @@
-// ChartInput lets people use a chart by pointer and keys.
+// ChartInput handles pointer and keys of a chart.
 class ChartInput {
-  // view has zoomTo(chart, node), openMenu(chart, node, x, y), describe(chart, node), tip, and said, which screen
-  // readers read.
+  // view has zoomTo(chart, node), openMenu(chart, node, x, y), describe(chart, node), tip, and said, the element that
+  // screen readers read.
   constructor(view, chart) {
     this.view = view;
     this.chart = chart;
@@ -37,7 +37,7 @@ class ChartInput {
     else view.tip.show(chart.element.id + node, () => view.describe(chart, node), event.clientX, event.clientY);
   }
 
-  // corner is the place in the window below a node.
+  // corner returns the point of the window below a node.
   corner(node) {
     const chart = this.chart.element.getBoundingClientRect();
     const box = this.chart.box(node) || { x: 0, y: 0 };
@@ -87,7 +87,7 @@ class ChartInput {
     if (to >= 0 && this.chart.box(to)) this.choose(to);
   }
 
-  // choose moves the keyboard's node, and says it to screen readers.
+  // choose moves the keyboard's node, and announces it to screen readers.
   choose(node) {
     this.chart.choose(node);
     const pairs = this.view.describe(this.chart, node);

@@ -1,5 +1,5 @@
-// Lines is a dialog with the lines of a function, those with most of the samples in the strongest colour. Who serves the
-// page has them, and their text if it has the file.
+// Lines is a dialog with the lines of a function. The lines with most samples have the strongest colour. The server of
+// the page has the lines, and their text if it has the file.
 class Lines {
   constructor(view) {
     this.view = view;
@@ -23,7 +23,7 @@ class Lines {
     close.addEventListener('click', () => this.element.close());
   }
 
-  // canShow reports whether somebody can be asked for lines of a function.
+  // canShow reports whether a server has the lines of a function.
   canShow(fn) {
     const { profile, root } = this.view;
     const kind = profile.kind(profile.first[fn]);

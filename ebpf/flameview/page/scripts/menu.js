@@ -1,4 +1,4 @@
-// Menu is what a right click or Enter opens. It has the focus while it is open, and gives it back.
+// Menu is the menu that a right click or Enter opens. It has the focus while it is open, and then returns it.
 class Menu {
   constructor() {
     this.element = element('div', {
@@ -13,7 +13,7 @@ class Menu {
     });
   }
 
-  // open shows items, pairs of a text and what to do, at a point of the window.
+  // open shows items, pairs of a text and an action, at a point of the window.
   open(title, items, x, y) {
     this.from = document.activeElement;
     this.element.replaceChildren(
@@ -67,13 +67,13 @@ class Menu {
   }
 }
 
-// copy puts a text on the clipboard. Pages without TLS have the old way alone.
+// copy puts a text on the clipboard. Pages without TLS only have the old method.
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
     return;
   } catch (error) {
-    // The old way is tried.
+    // Try the old method.
   }
   const from = document.activeElement;
   const field = element('textarea', { class: 'hidden', 'aria-hidden': 'true' });

@@ -1,9 +1,9 @@
-// A node is known in links by its functions from the root on: the 64-bit FNV-1a hash of name and binary of each, with
-// a zero byte after each. It is the same in other profiles, and trie.PathID of the server.
+// Links identify a node by the functions from the root to it: the 64-bit FNV-1a hash of name and binary of each
+// function, each followed by a zero byte. The hash is the same in other profiles, and equals the server's trie.PathID.
 
 const PATH_ROOT = [0xcbf29ce4, 0x84222325];
 
-// addBytes continues a hash, of two halves of 32 bits.
+// addBytes continues a hash, which has two halves of 32 bits.
 function addBytes([high, low], bytes) {
   for (const byte of bytes) {
     low = (low ^ byte) >>> 0;
@@ -16,13 +16,13 @@ function addBytes([high, low], bytes) {
 
 const pathText = ([high, low]) => high.toString(16).padStart(8, '0') + low.toString(16).padStart(8, '0');
 
-// Paths finds nodes of a tree by their path, and says the path of a node.
+// Paths finds nodes of a tree by their path, and returns the path of a node.
 class Paths {
   constructor(tree) {
     this.tree = tree;
     this.encoder = new TextEncoder();
     this.texts = new Map(); // by function
-    this.nodes = null; // by path, when one is asked for
+    this.nodes = null; // by path; null until the first find
   }
 
   // of returns the path of a node, '' for the root.
@@ -49,7 +49,7 @@ class Paths {
       const depth = tree.depth(i);
       hashes[depth] = addBytes(hashes[depth - 1], this.bytes(i));
       const path = pathText(hashes[depth]);
-      if (!this.nodes.has(path)) this.nodes.set(path, i); // inlined or not: the larger one
+      if (!this.nodes.has(path)) this.nodes.set(path, i); // of an inlined and a normal copy, the larger one
     }
   }
 

@@ -1,4 +1,4 @@
-// Plain is what the view says of one profile. Comparison has the same methods, of two.
+// Plain has the view's texts and colours for one profile. Comparison has the same methods for two profiles.
 class Plain {
   constructor(profile) {
     this.profile = profile;
@@ -30,13 +30,13 @@ class Plain {
     ];
   }
 
-  // mark returns what a row of the table is marked by: attributes for it, and for its swatch.
+  // mark returns the attributes of a row of the table and of its swatch.
   mark(fn) {
     const kind = this.profile.kind(this.profile.first[fn]);
     return { row: { 'data-kind': kind }, swatch: { 'data-kind': kind } };
   }
 
-  // describe returns what is known of a node, as pairs; the name has no key. zoomed is the node that has all width.
+  // describe returns the description of a node as pairs; the name has no key. zoomed is the node at full width.
   describe(tree, node, zoomed) {
     const { profile } = this;
     const frame = tree.frame(node);
@@ -73,7 +73,7 @@ class Plain {
     return out;
   }
 
-  // share says how much a node has.
+  // share returns the share of a node as text.
   share(tree, node) {
     return percent(tree.totalOf(node), tree.all);
   }

@@ -1,15 +1,15 @@
-// Profile is the data that trie.Tree describes: texts, frames, functions, and the nodes as they came. A function is
-// all frames of one name and file.
+// Profile is the data of trie.Tree: texts, frames, functions, and the nodes as received. A function is all frames of
+// one name and file.
 class Profile {
   constructor(data) {
     this.data = data;
     this.total = data.nodes.total[0];
-    this.all = this.total; // what the sums of functions are of
-    this.lower = []; // the texts in lower case, when something was searched for
+    this.all = this.total; // the value of which the sums of functions are a part
+    this.lower = []; // the texts in lower case, after the first search
     this.readFrames();
   }
 
-  // readFrames reads the frames of the data, and again when there are more.
+  // readFrames reads the frames of the data. It is called again after frames were added.
   readFrames() {
     const { data } = this;
     this.byName = null;
@@ -36,7 +36,7 @@ class Profile {
     return this.text(this.data.frames.file[frame]);
   }
 
-  // binary is the file of a frame's code, '' if there is none.
+  // binary returns the file of a frame's code, or '' if there is none.
   binary(frame) {
     const mapping = frame < 0 ? -1 : this.data.frames.mapping[frame];
     return mapping < 0 ? '' : this.text(this.data.mappings.file[mapping]);
@@ -51,14 +51,15 @@ class Profile {
     return this.frameName(this.first[fn]);
   }
 
-  // label names a function: its binary is added where others have its name too. find is the reverse.
+  // label returns the label of a function: its name, with its binary if several functions have the name. find is the
+  // reverse.
   label(fn) {
     this.readNames();
     const name = this.name(fn);
     return this.byName.get(name).length > 1 ? name + ' [' + this.binary(this.first[fn]) + ']' : name;
   }
 
-  // find returns the function of a label, -1 if there is none.
+  // find returns the function with a label, or -1 if there is none.
   find(label) {
     this.readNames();
     const same = this.byName.get(label);
@@ -81,7 +82,7 @@ class Profile {
     }
   }
 
-  // matches returns for each frame whether its function, file or binary has the text, or matches it as a regular
+  // matches returns, by frame, whether its function, file or binary contains the text, or matches it as a regular
   // expression.
   matches(text) {
     const { frames, mappings } = this.data;
@@ -94,7 +95,7 @@ class Profile {
     return out;
   }
 
-  // textsWith returns for each text of the data whether it has the text, or matches it as a regular expression.
+  // textsWith returns, by text of the data, whether it contains the given text, or matches it as a regular expression.
   textsWith(text) {
     const { strings } = this.data;
     const { lower } = this;
@@ -109,7 +110,7 @@ class Profile {
     return out;
   }
 
-  // value says how much n is, in the profile's unit.
+  // value returns n as text, in the profile's unit.
   value(n) {
     const v = n * this.data.scale;
     if (v === 0) return '0';
@@ -126,7 +127,7 @@ class Profile {
   }
 }
 
-// patternOf returns a regular expression of a text, null if it is none or would find no more than the text itself.
+// patternOf returns the regular expression of a text, or null if it is invalid or would only match the text itself.
 function patternOf(text) {
   if (!/[\\^$.*+?()[\]{}|]/.test(text)) return null;
   try {

@@ -1,11 +1,11 @@
-const ROW_HEIGHT = 28; // of a table, in CSS pixels; the style sheet has it too
-const SPARE_ROWS = 8; // that are made above and below those in sight
+const ROW_HEIGHT = 28; // height of a row, in CSS pixels; the style sheet has the same value
+const SPARE_ROWS = 8; // number of rows to make above and below the visible ones
 
-// Rows shows those rows of a table that are in sight, however many there are. One of them takes the focus, and the keys
-// for moving it.
+// Rows shows only the visible rows of a table, however many rows there are. One row takes the focus, and the keys for
+// moving it.
 class Rows {
-  // table lies in scroller, which scrolls. make(i) returns a row; act(i, event) is called for Enter, and returns
-  // nothing; key(i, event) may handle other keys, and then returns true.
+  // table is in scroller, which scrolls. make(i) returns a row. act(i, event) is called for Enter. key(i, event) may
+  // handle other keys, and then returns true.
   constructor(scroller, table, { make, act, key }) {
     this.scroller = scroller;
     this.table = table;
@@ -24,7 +24,7 @@ class Rows {
   }
 
   spacer() {
-    const cell = element('td'); // of the first column alone: on a phone there are fewer
+    const cell = element('td'); // only in the first column, as a phone shows fewer columns
     const row = element('tr', { 'aria-hidden': 'true', class: 'space' }, cell);
     return {
       row,
@@ -34,7 +34,7 @@ class Rows {
     };
   }
 
-  // show makes the rows again: there are count now, and this one is active.
+  // show makes the rows again, with a new count and active row.
   show(count, active) {
     this.count = count;
     this.active = Math.max(0, Math.min(active, count - 1));
@@ -62,7 +62,7 @@ class Rows {
       ...rows,
       ...(end < this.count ? [this.below.row] : []),
     );
-    if (this.scroller.scrollTop !== scrollTop) this.scroller.scrollTop = scrollTop; // was cut while rows were changed
+    if (this.scroller.scrollTop !== scrollTop) this.scroller.scrollTop = scrollTop; // limited while rows changed
     const active = this.rowOf(this.active);
     (active || rows[0] || this.scroller).tabIndex = 0;
     this.scroller.tabIndex = active || rows[0] ? -1 : 0;
@@ -91,7 +91,7 @@ class Rows {
     if (row) row.focus({ preventScroll: true });
   }
 
-  // activate scrolls to a row, which has the focus when one of the table gets it.
+  // activate scrolls to a row, and makes it the row that gets the table's focus.
   activate(i) {
     const { scroller } = this;
     this.active = i;

@@ -1,4 +1,4 @@
-// start shows the data, which lies in the page or is asked for.
+// start shows the data, from the page itself or from the server.
 async function start(root) {
   let data;
   const inPage = document.getElementById('flame-data');

@@ -1,9 +1,9 @@
-// What a view shows is in the part of the address after #, so that a link shows the same to somebody else.
+// The state of a view is in the part of the URL after #, so that a link shows the same view to other users.
 
 const MODES = { table: 'Table', both: 'Both', flame: 'Flame', sandwich: 'Sandwich', tree: 'Tree' };
 
-// A state has, by the names of the address: zoom, callers and callees (paths of the nodes that charts are zoomed to),
-// focus, hide and function (labels of functions), and what is chosen of the controls. '' is for what is not chosen.
+// A state has, by the names in the URL: zoom, callers and callees (paths of the nodes that charts are zoomed to),
+// focus, hide and function (labels of functions), and the values of the controls. '' stands for an unset value.
 const NO_STATE = {
   mode: '',
   zoom: '',
@@ -20,7 +20,7 @@ const NO_STATE = {
   only: '',
 };
 
-// readState returns the state of an address's part after #.
+// readState returns the state for the part of a URL after #.
 function readState(hash) {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const state = {};
@@ -40,7 +40,7 @@ function stateText(state) {
   return parameters.toString();
 }
 
-// Preference is what a person has chosen for all views: it is kept by the browser, and not in links.
+// Preference is a user's choice for all views. The browser keeps it, and links do not have it.
 class Preference {
   constructor(key) {
     this.key = 'headwater-' + key;
@@ -50,7 +50,7 @@ class Preference {
     try {
       return localStorage.getItem(this.key) || '';
     } catch (error) {
-      return ''; // a browser may keep nothing
+      return ''; // the browser may refuse to store data
     }
   }
 
@@ -58,7 +58,7 @@ class Preference {
     try {
       localStorage.setItem(this.key, value);
     } catch (error) {
-      // It holds until the page is left.
+      // It is valid until the user leaves the page.
     }
   }
 }

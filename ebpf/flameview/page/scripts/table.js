@@ -1,6 +1,6 @@
 // FunctionTable lists all functions.
 class FunctionTable {
-  // open(fn, at) is called for a function that was picked; at is what a menu may be placed by.
+  // open(fn, at) is called for the function that was picked; at is the element to place a menu at.
   constructor(subject, { open, menu, sorted }) {
     this.subject = subject;
     this.profile = subject.profile;
@@ -46,14 +46,15 @@ class FunctionTable {
     return cell;
   }
 
-  // nextSort turns the order around if it is by that column already. Numbers begin with the largest.
+  // nextSort returns the order after a click on a column. It reverses the order if it is by this column already.
+  // Numbers start with the largest.
   nextSort(column) {
     const down = column.class && column.class.startsWith('n') ? '-' : '';
     return this.sort === down + column.id ? (down ? '' : '-') + column.id : down + column.id;
   }
 
-  // show lists functions with these sums that has(fn) accepts, by a column: '-' before its name is for downwards.
-  // note(n) remarks on a list of n functions.
+  // show lists the functions that has(fn) accepts, with the given sums, sorted by a column: '-' before its name is for
+  // descending. note(n) remarks on a list of n functions.
   show(sums, total, sort, has, note) {
     const down = sort.startsWith('-');
     const column =
@@ -84,7 +85,7 @@ class FunctionTable {
     this.rows.show(this.order.length, 0);
   }
 
-  // row is a function's line in the table.
+  // row returns a function's row of the table.
   row(fn) {
     const mark = this.subject.mark(fn, this.sums);
     const name = this.profile.name(fn);

@@ -1,4 +1,4 @@
-// element makes an HTML element with attributes and children.
+// element returns a new HTML element with attributes and children.
 function element(name, attributes, ...children) {
   const e = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -8,7 +8,7 @@ function element(name, attributes, ...children) {
   return e;
 }
 
-// percent is a share as text. Only everything is 100 %, and only nothing is 0 %.
+// percent returns a share as text. Only the whole is shown as 100 %, and only zero as 0 %.
 function percent(part, whole) {
   const p = whole ? (part / whole) * 100 : 0;
   if (p > 0 && p < 0.1) return '<0.1 %';
@@ -17,7 +17,7 @@ function percent(part, whole) {
 
 const count = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 
-// base is the last part of a path.
+// base returns the last part of a path.
 const base = (path) => path.slice(path.lastIndexOf('/') + 1) || path;
 
 // shorten leaves out the template arguments of a C++ or Rust name, and its parameters:
@@ -49,7 +49,7 @@ function shorten(name) {
   return out;
 }
 
-// closing returns the place of the bracket that closes the one at start, -1 if there is none.
+// closing returns the index of the bracket that closes the bracket at start, or -1 if there is none.
 function closing(name, start) {
   const open = name[start];
   const close = open === '<' ? '>' : ')';
@@ -64,8 +64,8 @@ function closing(name, start) {
 // withoutPath leaves out the path of a package of Go: net/http.(*conn).serve becomes http.(*conn).serve.
 const withoutPath = (name) => name.replace(/^([\w.~-]+\/)+(?=[\w.~-]+\.)/, '');
 
-// packageOf returns the package, namespace or crate that a function is of, by the habits of its language; '' if
-// nothing says so.
+// packageOf returns the package, namespace or crate of a function, by the conventions of its language, or '' if
+// unknown.
 function packageOf(name, file, kind) {
   const modules =
     /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(file) || /(?:site|dist)-packages\/([^/]+?)(?:\.py)?(?:\/|$)/.exec(file);

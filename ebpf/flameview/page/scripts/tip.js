@@ -1,4 +1,4 @@
-// Tip says all about a node, near the pointer, or else below the node.
+// Tip shows the description of a node, near the pointer or below the node.
 class Tip {
   constructor() {
     this.element = element('div', { id: 'tip', hidden: true });
@@ -8,7 +8,7 @@ class Tip {
     this.element.hidden = true;
   }
 
-  // show takes pairs as describe returns them, and a point of the window. key is what they are of.
+  // show shows the pairs that describe returns at a point of the window. key identifies the described node.
   show(key, describe, x, y) {
     this.element.hidden = false;
     if (this.key !== key) {

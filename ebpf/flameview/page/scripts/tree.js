@@ -1,7 +1,7 @@
-// Tree is nodes in preorder, as trie.Nodes describes them, with what drawing needs: for each node its parent, the end
-// of its subtree, and where it begins in the width of all.
+// Tree holds nodes in preorder, as in trie.Nodes, with the data for drawing: for each node its parent, the end of its
+// subtree, and its start in the total width.
 class Tree {
-  // all is what the values are a part of: that of the profile unless it is given.
+  // all is the value of which the values are a part, by default the total of the profile.
   constructor(profile, nodes, all = profile.total) {
     this.profile = profile;
     this.all = all;
@@ -65,7 +65,7 @@ class Tree {
     return frame >= 0 && this.profile.inlined(frame);
   }
 
-  // place is file and line of a node, or the line where its function begins.
+  // place returns the file and line of a node, or else the first line of its function.
   place(node) {
     const frame = this.frame(node);
     if (frame < 0) return '';
@@ -86,7 +86,7 @@ class Tree {
     return out;
   }
 
-  // child returns the first one of a node, -1 if it has none.
+  // child returns the first child of a node, or -1 if it has none.
   child(node) {
     return this.end[node] > node + 1 ? node + 1 : -1;
   }
@@ -100,7 +100,7 @@ class Tree {
     return -1;
   }
 
-  // outermost calls visit with each node of the frames that has(node) accepts, unless it is below another one.
+  // outermost calls visit with each node that has(node) accepts, unless it is below another accepted node.
   outermost(has, visit) {
     for (let i = 0; i < this.length;) {
       if (has(i)) {

@@ -38,7 +38,7 @@ class TreeGrid {
     });
   }
 
-  // show begins with the rows from root down the hottest way.
+  // show starts with the rows on the hottest path from root.
   show(tree, groups, colouring, root, matching) {
     const again = this.tree === tree && this.root === root;
     Object.assign(this, { tree, groups, colouring, root, matching });
@@ -52,7 +52,7 @@ class TreeGrid {
     this.list(again ? this.rows.active : 0);
   }
 
-  // list finds the rows that are in open ones.
+  // list finds the rows whose ancestors are open.
   list(active) {
     const { tree, root } = this;
     this.shown = [];
@@ -109,7 +109,7 @@ class TreeGrid {
     this.rows.focus(i);
   }
 
-  // reveal opens all above a node and goes there.
+  // reveal opens all ancestors of a node and moves to the node.
   reveal(node) {
     for (let i = this.tree.parent[node]; i >= 0; i = this.tree.parent[i]) this.open.add(i);
     this.list(0);

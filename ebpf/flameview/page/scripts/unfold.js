@@ -1,13 +1,13 @@
-// What a server has folded is asked for when somebody zooms to it, and put into the data.
+// Nodes that a server has folded are requested when the user zooms to them, and added to the data.
 
-// Ids numbers keys, those that the data has first.
+// Ids numbers keys, starting with the keys in the data.
 class Ids {
   constructor(keys) {
     this.ids = new Map();
     for (const key of keys) if (!this.ids.has(key)) this.ids.set(key, this.ids.size);
   }
 
-  // of returns the number of a key. add is called if it is new.
+  // of returns the number of a key. It calls add if the key is new.
   of(key, add) {
     let id = this.ids.get(key);
     if (id === undefined) {
@@ -19,7 +19,7 @@ class Ids {
   }
 }
 
-// What is the same in the data and in a part has the same key: its texts and numbers.
+// Equal mappings, functions and frames in the data and in a part have the same key: their texts and numbers.
 const mappingKey = (data, i) =>
   i < 0 ? '' : data.strings[data.mappings.file[i]] + '\0' + data.strings[data.mappings.build[i]];
 const functionKey = ({ strings, frames, mappings }, i) =>
@@ -30,8 +30,8 @@ const frameKey = (data, i) => {
   return [...texts, start[i], kind[i], inlined[i]].join('\0');
 };
 
-// addFrames puts the frames of a part into the data, and returns by frame of the part which one of the data it is. What
-// the part says of functions counts times share: 1 if it is of all samples, 0 if it is not.
+// addFrames adds the frames of a part to the data, and returns the frame of the data by frame of the part. The part's
+// sums of functions are multiplied by share: 1 if they are for all samples, 0 if not.
 function addFrames(data, part, share = 1) {
   const { frames, mappings, functions } = data;
   const strings = new Ids(data.strings);
@@ -66,7 +66,8 @@ function addFrames(data, part, share = 1) {
   );
 }
 
-// wholeTree reads the tree that a file has with what is folded: compressed JSON in base64. null if it has none.
+// wholeTree reads the tree of a file with the folded nodes, which is compressed JSON in base64. It returns null if
+// there is none.
 async function wholeTree() {
   const packed = document.getElementById('flame-whole');
   if (!packed) return null;
@@ -74,14 +75,14 @@ async function wholeTree() {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
 }
 
-// endOf returns where the subtree of a node ends.
+// endOf returns the end of the subtree of a node.
 function endOf(depths, node) {
   let end = node + 1;
   while (end < depths.length && depths[end] > depths[node]) end++;
   return end;
 }
 
-// follow returns the node that a way of frames leads to from the root, -1 if there is none.
+// follow returns the node at a path of frames from the root, or -1 if there is none.
 function follow(nodes, way) {
   let at = 0;
   for (const frame of way) {
@@ -96,8 +97,8 @@ function follow(nodes, way) {
 
 const foldedIn = (frames) => frames.reduce((sum, frame) => sum + (frame < -1 ? -1 - frame : 0), 0);
 
-// unfold puts what a part, an answer of api/tree below a node, has below that node in place of what the data has there.
-// way has the frames from the root to the node, share is as for addFrames. It returns whether less is folded now.
+// unfold replaces the nodes below a node by the nodes of a part, an answer of api/tree for that node. way has the
+// frames from the root to the node; see addFrames for share. It returns whether fewer nodes are folded now.
 function unfold(data, way, part, share) {
   const at = follow(data.nodes, way);
   const to = addFrames(data, part, share);

@@ -1,5 +1,5 @@
-// View is all of a flame graph's page below its heading. Its state is one object; apply changes it, and refresh shows
-// what has changed.
+// View is the whole page of a flame graph below its heading. Its state is one object; apply changes it, and refresh
+// updates the changed parts of the page.
 class View {
   constructor(root, data) {
     this.root = root;
@@ -7,8 +7,8 @@ class View {
     this.subject = data.diff ? new Comparison(this.profile) : new Plain(this.profile);
     this.full = new Tree(this.profile, data.nodes);
     this.state = readState(location.hash);
-    this.shown = {}; // what was shown last, by subject
-    this.back = []; // states before
+    this.shown = {}; // values shown last, by subject
+    this.back = []; // previous states
     this.exact = new Exact(this);
     this.narrow = matchMedia('(max-width: 600px)');
     this.build();
@@ -16,7 +16,7 @@ class View {
     this.refresh();
   }
 
-  // What a test, or somebody at the browser's console, asks for.
+  // For tests, and for the browser's console.
   get chart() {
     return this.main.element;
   }
@@ -36,7 +36,7 @@ class View {
     this.apply({ search: text });
   }
 
-  // mode is what is shown: on a phone the table, unless something was chosen.
+  // mode returns the current mode: by default the table on a phone, and both elsewhere.
   get mode() {
     return this.state.mode || (this.narrow.matches ? 'table' : 'both');
   }
@@ -116,7 +116,7 @@ class View {
     for (const chart of this.stateKeys.keys()) chart.draw();
   }
 
-  // apply changes the state. With undo, Esc leads back.
+  // apply changes the state. With undo, Esc returns to the previous state.
   apply(changes, undo) {
     if (undo) this.back.push(this.state);
     this.state = { ...this.state, ...changes };
@@ -129,7 +129,7 @@ class View {
     this.refresh();
   }
 
-  // showMode is what a button of the modes does. A sandwich is of what is searched for, if anything is.
+  // showMode handles a click on a button of the modes. A sandwich shows the function that is searched for, if any.
   showMode(mode) {
     const searched = mode === 'sandwich' && this.state.search ? { function: '', callers: '', callees: '' } : {};
     this.apply({ mode, ...searched }, true);
@@ -153,7 +153,7 @@ class View {
     this.notice.textContent = 'The link is copied.';
   }
 
-  // changed says whether something is not as it was shown last.
+  // changed reports whether values differ from the values shown last for a subject.
   changed(subject, ...values) {
     const key = JSON.stringify(values);
     if (this.shown[subject] === key) return false;
@@ -161,7 +161,7 @@ class View {
     return true;
   }
 
-  // functions returns those of labels, and notes which are not in the profile.
+  // functions returns the functions with the given labels, and records labels that are not in the profile.
   functions(labels) {
     return labels
       .map((label) => {
@@ -211,10 +211,10 @@ class View {
   makeTree(focus, hide) {
     const order = this.state.order === 'name' ? 'name' : 'size';
     this.current = filtered(this.full, focus, hide, order);
-    this.paths = new Map(); // by chart, when they are needed
+    this.paths = new Map(); // by chart, created when needed
   }
 
-  // sum chooses the sums of functions, and what they are of: with filters what is shown, else all samples.
+  // sum sets the sums of functions: with filters for the shown nodes, otherwise for all samples.
   sum() {
     const filters = this.state.focus.length || this.state.hide.length;
     this.sums = filters ? this.current.sums() : this.profile.sums;
@@ -226,7 +226,7 @@ class View {
     this.groups = groupsOf(this.colouring, this.current);
   }
 
-  // pale reports whether a frame is drawn paler: one that is inlined, unless its colour says so.
+  // pale reports whether a frame is drawn paler: an inlined frame, unless its colour shows this already.
   pale(frame) {
     return (
       frame >= 0 &&
@@ -252,7 +252,7 @@ class View {
     this.controls.fillCrumbs(this.main);
   }
 
-  // showZoom zooms a chart to where the state says.
+  // showZoom zooms a chart to the node in the state.
   showZoom(chart) {
     const key = this.stateKeys.get(chart);
     if (!this.changed(key, this.state[key])) return;
@@ -270,8 +270,8 @@ class View {
     return this.paths.get(chart);
   }
 
-  // likely returns the function that a sandwich is of if none was chosen: of those that are searched for the one of
-  // that name, or with most in total; without a search that with most self time.
+  // likely returns the function of a sandwich if none was chosen. With a search it is the matching function with that
+  // name, or with the largest total, otherwise the function with the largest self.
   likely() {
     const { sums, profile } = this;
     const name = this.state.search.toLowerCase();
@@ -283,7 +283,7 @@ class View {
     return best < 0 ? sums.self.indexOf(Math.max(...sums.self)) : best;
   }
 
-  // showSandwich shows callers and callees of the chosen function, or of the likely one.
+  // showSandwich shows the callers and callees of the chosen function, or of the likely function.
   showSandwich(newTree, newColors) {
     const chosen = this.state.function ? this.functions([this.state.function])[0] : undefined;
     const fn = chosen === undefined ? this.likely() : chosen;
@@ -308,7 +308,7 @@ class View {
       ),
     );
     const [above, below] = exact
-      ? exact.map((tree) => callees(tree, fn, order)) // callers stand below the function there
+      ? exact.map((tree) => callees(tree, fn, order)) // callers are below the function there
       : [callers(this.current, fn, order), callees(this.current, fn, order)];
     for (const [chart, tree, up] of [
       [this.above, above, true],
@@ -342,7 +342,7 @@ class View {
     );
   }
 
-  // find marks the frames that are searched for, and says how much they have.
+  // find marks the frames that match the search, and shows their share.
   find() {
     const { search } = this.state;
     this.matching = search ? this.profile.matches(search) : null;
@@ -384,12 +384,12 @@ class View {
     this.writeSoon();
   }
 
-  // canUnfold reports whether a server, or the file that this is, has what is folded.
+  // canUnfold reports whether a server, or this file itself, has the folded nodes.
   get canUnfold() {
     return Boolean(this.root.dataset.unfold || document.getElementById('flame-whole'));
   }
 
-  // partBelow returns a tree with what is folded below a node.
+  // partBelow returns a tree with the folded nodes below a node.
   async partBelow(path) {
     const whole = await wholeTree();
     if (whole) return whole;
@@ -399,7 +399,7 @@ class View {
     return part;
   }
 
-  // unfoldBelow shows what is folded below a node of the flame graph, and zooms to the node.
+  // unfoldBelow shows the folded nodes below a node of the flame graph, and zooms to the node.
   async unfoldBelow(node) {
     const path = new Paths(this.current).of(node);
     const at = new Paths(this.full).find(path);
@@ -425,7 +425,7 @@ class View {
     return this.subject.describe(chart.tree, node, chart.zoomed);
   }
 
-  // functionItems are the entries of a menu that concern a function.
+  // functionItems returns the entries of a menu for a function.
   functionItems(fn) {
     const label = this.profile.label(fn);
     const name = this.profile.name(fn);
@@ -462,7 +462,7 @@ class View {
     );
   }
 
-  // stack is the way to a node, one function a line, the outermost first.
+  // stack returns the path to a node as text, one function per line, outermost first.
   stack(chart, node) {
     const names = chart.tree
       .ancestors(node)
@@ -471,7 +471,7 @@ class View {
     return (chart === this.above ? names.reverse() : names).join('\n');
   }
 
-  // openFunction is what a click on a function of the table does.
+  // openFunction handles a click on a function of the table.
   openFunction(fn, at) {
     if (this.mode !== 'sandwich') this.functionMenu(fn, at);
     else this.apply({ function: this.profile.label(fn), callers: '', callees: '' }, true);
@@ -507,7 +507,7 @@ class View {
     this.menu.open(title, items, event ? event.clientX : box.left + 24, event ? event.clientY : box.bottom);
   }
 
-  // next goes to the next node that is searched for, or the one before.
+  // next moves to the next or previous node that matches the search.
   next(step) {
     if (!this.matching) return;
     const tree = this.current;
@@ -523,7 +523,7 @@ class View {
     }
   }
 
-  // goTo chooses a node of the flame graph. It zooms if it would not be seen.
+  // goTo chooses a node of the flame graph, and zooms if the node would not be visible.
   goTo(node) {
     if (this.main.element.hidden) this.apply({ mode: 'both' }, true);
     const box = this.main.box(node);
@@ -559,7 +559,7 @@ class View {
     acts[event.key]();
   }
 
-  // writeSoon puts the state into the address, which browsers do not let a page do all the time.
+  // writeSoon writes the state to the URL after a delay, as browsers limit how often a page may do this.
   writeSoon() {
     clearTimeout(this.writing);
     this.writing = setTimeout(() => this.writeState(), 150);
