@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What the kernel side and user space both know: structs, enums and limits.
+ * Structs, enums and limits that the kernel side and user space share.
  *
- * Numbers are enums, not #defines, because only enums reach Go through BTF.
- * Every struct that crosses the border has its size asserted here; the Go side
- * is generated from the same BTF (see ebpf/kernel).
+ * Numbers are enums, not #defines, because only enums reach Go through BTF. Every struct that both sides exchange has
+ * its size asserted here; the Go side is generated from the same BTF (see ebpf/kernel).
  */
 #ifndef HEADWATER_ABI_H
 #define HEADWATER_ABI_H
@@ -12,9 +11,8 @@
 #include <linux/types.h>
 
 /*
- * Unwind tables, page directories and mappings live in "table memory": slabs of
- * 64-bit words, addressed by one 32-bit word index. A run of words never
- * crosses a slab, so a search needs one slab pointer and no helper call a probe.
+ * Unwind tables, page directories and mappings are in "table memory": slabs of 64-bit words, addressed by one 32-bit
+ * word index. A run of words never crosses a slab, so a search needs one slab pointer and no helper call for each step.
  * Word 0 is never used: index 0 means "none".
  */
 enum limits {
@@ -26,7 +24,7 @@ enum limits {
 	WORD_MASK = (1 << WORD_BITS) - 1,
 
 	MIN_ROW_PAGE_SHIFT = 12, /* a page of rows covers 4 KiB of text, ... */
-	MAX_ROW_PAGE_SHIFT = 16, /* ... or more, up to 64 KiB; it is the executable's choice */
+	MAX_ROW_PAGE_SHIFT = 16, /* ... up to 64 KiB, by the executable's choice */
 
 	MAX_USER_FRAMES = 1024,
 	MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack */
@@ -37,45 +35,45 @@ enum limits {
 	GENERAL_REGISTERS = 16,
 	COMM_LEN = 16,
 
-	/* A power of two above the words of all frames, and of what a language runtime keeps of its own. */
+	/* A power of two above the words of all frames, and of the frames that a language runtime keeps itself. */
 	MAX_FRAME_WORDS = 8192,
 	STACK_PAGE = 4096, /* a copied stack is read in pieces of this size, ... */
 	STACK_PAGES = 16,  /* ... this many at most */
 	MAX_STACK_BYTES = STACK_PAGE * STACK_PAGES, /* of a copied user stack */
-	MAX_COPIES = 1200, /* of stacks, a second and CPU, ... */
-	MAX_COPIED_WORDS = 256 * MAX_STACK_BYTES / 8, /* ... and this many words of them */
+	MAX_COPIES = 1200, /* of stacks, per second and CPU, ... */
+	MAX_COPIED_WORDS = 256 * MAX_STACK_BYTES / 8, /* ... and their words */
 	MAX_PARTS = 32, /* of a deep stack, that follow the copy, ... */
-	MAX_PARTS_TO_UNKNOWN = 8, /* ... this many where its end is not known, ... */
-	MAX_ALL_PARTS = 1024, /* ... and this many of all stacks, a second and CPU */
-	PAIR_WORDS = 2, /* a part is packed: it has those pairs of words only that are not zero, ... */
+	MAX_PARTS_TO_UNKNOWN = 8, /* ... if its end is not known, ... */
+	MAX_ALL_PARTS = 1024, /* ... and of all stacks, per second and CPU */
+	PAIR_WORDS = 2, /* a part is packed: it has only the pairs of words that are not zero, ... */
 	PAIR_BITS_WORDS = STACK_PAGE / 8 / PAIR_WORDS / 64, /* ... and words with a bit for each pair of a page */
 	MAX_PART_WORDS = STACK_PAGES * (PAIR_BITS_WORDS + STACK_PAGE / 8),
 	MAX_RECORDS_TO_OTHER_STACK = 64,
-	FRAMES_WITHOUT_POINTER = 32768, /* bytes that they may take at a thread's beginning */
-	RING_WORDS = 65536, /* of a CPU's ring, in which samples begin ... */
-	SAMPLE_WORDS = 16896, /* ... and most words that one may take beyond them */
-	RING_RESERVE = RING_WORDS / 4, /* words that copies of stacks leave to samples */
+	FRAMES_WITHOUT_POINTER = 32768, /* of stack, for the frames at a thread's start */
+	RING_WORDS = 65536, /* of a CPU's ring, in which samples start ... */
+	SAMPLE_WORDS = 16896, /* ... and most words of a sample, which may end beyond the ring's words */
+	RING_RESERVE = RING_WORDS / 4, /* words that copies of stacks leave free for samples */
 	RING_WAKEUP = RING_WORDS / 8, /* words in a ring for which user space is woken */
 	WAKEUPS_BYTES = 4096, /* of memory for wakeups: a page */
 
 	MAX_INTERPRETERS = 256, /* known at a time, from 1 on */
-	MAX_PROGRAMS = 256,     /* files that are known to be one */
+	MAX_PROGRAMS = 256,     /* files that are known to be programs of interpreters */
 	MAX_STEPS = 8,          /* to the first frame of a chain */
-	MAX_NODES = 1024,       /* of a list of threads that are searched */
+	MAX_NODES = 1024,       /* that are searched in a list of threads */
 	MAX_CHAIN_FRAMES = 1024,
 	MAX_SLOTS = 256,        /* native frames of a sample that stand for frames of a language */
 	MAX_BLOCKS = 8,         /* that are read of a frame */
-	BLOCK_WORDS = 16,       /* of each at most */
+	BLOCK_WORDS = 16,       /* of each block at most */
 	MAX_LAYOUT_WORDS = 6,   /* of a frame that go with the sample, and its cookie */
 	MAX_COOKIE_WORDS = 8,
 	MAX_TEXTS = 3,          /* that name a code object, ... */
 	MAX_TEXT_BYTES = 192,   /* ... of at most this many bytes each */
 	MAX_SAMPLE_CODES = 32,  /* code objects that a sample names, ... */
-	MAX_CODES = 4096,       /* ... and a CPU in a second */
-	KNOWN_SHIFT = 8,        /* of each 256 bytes of memory, the last four that have been named */
+	MAX_CODES = 4096,       /* ... and a CPU names in a second */
+	KNOWN_SHIFT = 8,        /* for each 256 bytes of memory, the last four named code objects are known */
 	KNOWN_BITS = 13,
 	KNOWN_WORDS = 1 << KNOWN_BITS,
-	RED_ZONE = 128, /* bytes below sp where a leaf of x86-64 may keep things, and epilogues have kept them */
+	RED_ZONE = 128, /* bytes below sp where a leaf of x86-64 may keep data, and an epilogue may have left some */
 };
 
 struct slab {
@@ -88,7 +86,7 @@ enum outcome {
 	OUTCOME_UNSET = 0,
 	OUTCOME_COMPLETE = 1,          /* CFI says that the return address is undefined */
 	OUTCOME_COMPLETE_FP = 2,       /* frame pointer or return address is zero where the stack ends */
-	OUTCOME_NO_MAPPING = 3,        /* pc in no mapping that we know of */
+	OUTCOME_NO_MAPPING = 3,        /* pc in no known mapping */
 	OUTCOME_PROCESS_UNKNOWN = 4,   /* no mapping of the process known yet */
 	OUTCOME_PAGE_MISSING = 5,      /* rows of this page of text not resident */
 	OUTCOME_NO_ROW = 6,            /* no rule for pc, and no usable frame pointer */
@@ -100,7 +98,7 @@ enum outcome {
 	OUTCOME_KERNEL_THREAD = 12,    /* no user part exists */
 	OUTCOME_NO_USER_REGISTERS = 13, /* a worker, or a task between two programs */
 	OUTCOME_NOT_COLLECTED = 14,    /* user stacks are switched off */
-	OUTCOME_NO_CALL = 15,          /* no call precedes what a rule by analysis takes for the return address */
+	OUTCOME_NO_CALL = 15,          /* no call precedes the return address that a rule by analysis has found */
 	OUTCOMES, /* how many there are */
 };
 
@@ -119,12 +117,13 @@ enum cfa_kind {
 	CFA_SP_INDEXED = 10, /* CFA = *(sp + 8 * reg + off) + 8 * reg2; wide rules only */
 	CFA_FRAME = 11,      /* CFA = fp + off; fp, ra = *fp, *(fp + 8); perhaps on another stack */
 	CFA_SP_FAR = 12,     /* CFA = sp + 8 * off: a frame beyond 2 GiB; wide rules only */
-	CFA_ABSENT = 13,     /* not known yet, as if the page were not resident: no code was here when it was made */
+	CFA_ABSENT = 13,     /* not known yet, as if the page were not resident: it had no code when it was built */
 	/*
 	 * The registers that Go's runtime keeps of the goroutine that the thread runs; wide rules only. With g the
-	 * descriptor that x86's word at thread pointer + cfa_off, or x28, points to:
-	 * m = *(g + 8 * reg), curg = *(m + fp_off), sp and pc = *(curg + 8 * reg2...), lr and fp = *(curg + ra_off - 8...).
-	 * The pc with RA_REG; else it has called, and its return address is where its sp points to.
+	 * descriptor at which x86's word at thread pointer + cfa_off, or x28, points:
+	 * m = *(g + 8 * reg), curg = *(m + fp_off), sp and pc = *(curg + 8 * reg2...),
+	 * lr and fp = *(curg + ra_off - 8...).
+	 * pc is used with RA_REG; else the goroutine was left in a call, and the return address is at sp.
 	 */
 	CFA_GOROUTINE = 14,
 };
@@ -150,11 +149,11 @@ enum ra_rule {
 	RA_RESTORE_RBX = 6, /* *(CFA + ra_off); wide rules only */
 	RA_AT_FP = 8,       /* *(fp + ra_off); wide rules only */
 	RA_AT_SP = 9,       /* *(sp + ra_off); wide rules only */
-	/* x86, leaf only: as RA_DEFAULT, but none where rax is 0: in a child of the system call clone */
+	/* x86, leaf only: as RA_DEFAULT, but the outermost frame if rax is 0: in a child of the system call clone */
 	RA_CLONE = 7,
-	/* as RA_DEFAULT; what Go's runtime keeps of a goroutine does not lead on from the frames from here on */
+	/* as RA_DEFAULT; later frames do not continue at the registers that Go's runtime keeps of a goroutine */
 	RA_DETACHED = 10,
-	/* x86: as RA_DEFAULT, if that is where a call may return to: of rules that the code alone has led to */
+	/* x86: as RA_DEFAULT, if a call may return there: for rules by analysis of the code only */
 	RA_CALLED = 11,
 };
 
@@ -182,7 +181,7 @@ _Static_assert(sizeof(struct wide_rule) == 16, "a wide rule is two words");
 
 enum row_page_state {
 	ROW_PAGE_ABSENT = 0,   /* rows not built, or evicted */
-	ROW_PAGE_RESIDENT = 1, /* `count` rows at `rows`; none at all when count is 0 */
+	ROW_PAGE_RESIDENT = 1, /* `count` rows at `rows`; no rows if count is 0 */
 };
 
 enum row_page_mark {
@@ -190,8 +189,8 @@ enum row_page_mark {
 };
 
 /*
- * Directory entry of one page of rows. User space writes it as one word; BPF
- * writes `mark` alone, so that the two never undo each other.
+ * Directory entry of one page of rows. User space writes it as one word; BPF writes only `mark`, so that the two never
+ * undo each other.
  */
 struct row_page {
 	__u32 rows;  /* word index of the first row */
@@ -201,15 +200,15 @@ struct row_page {
 };
 _Static_assert(sizeof(struct row_page) == 8, "a directory entry is one word");
 
-/* An executable mapping of a process: runs of these are sorted by start. */
+/* An executable mapping of a process. The mappings of a process are sorted by start. */
 struct mapping {
 	__u64 start;
 	__u64 end;
 	__u64 bias;      /* addr - bias = vaddr in the ELF file */
-	__u32 exe;       /* executable ID; 0: no file */
+	__u32 exe;       /* executable ID; 0 if no file */
 	/*
 	 * Word index of the entry of page 0, modulo 2^WORD_BITS; in the bits above, the pages' shift -
-	 * MIN_ROW_PAGE_SHIFT + 1. 0: no unwind tables.
+	 * MIN_ROW_PAGE_SHIFT + 1. 0 if there are no unwind tables.
 	 */
 	__u32 directory;
 };
@@ -217,7 +216,7 @@ _Static_assert(sizeof(struct mapping) == 8 * MAPPING_WORDS, "mapping words");
 
 enum process_flags {
 	PROCESS_IGNORED = 1, /* matches no target: take no sample */
-	PROCESS_MAKES_CODE = 2, /* while it runs, perhaps in the place of other code: rows may be old */
+	PROCESS_MAKES_CODE = 2, /* at run time, perhaps in the place of other code: rows may be old */
 	PROCESS_RESTLESS = 4, /* puts one file over another: mappings may be old, so every sample carries its stack */
 };
 
@@ -228,13 +227,13 @@ struct process {
 	__u16 flags;
 	__u16 interpreter; /* index in the map `interpreters`; 0: none */
 	__u32 generation; /* of the mappings, for user space */
-	__u32 exec; /* number of the program that they belong to, as the kernel counts; BPF sets it when it is 0 */
-	__u32 pid; /* whose it is: the kernel uses the memory of a value that was replaced for the next one at once */
+	__u32 exec; /* number of the mappings' program, as the kernel counts programs; BPF sets it if it is 0 */
+	__u32 pid; /* of this process: the kernel reuses the memory of a replaced value at once */
 	__u64 bias; /* of the interpreter's file */
 };
 _Static_assert(sizeof(struct process) == 32, "process");
 
-/* What a step of the path to the first frame of a chain does to the address `at`, which is 0 at first. */
+/* The effect of a step of the path to the first frame of a chain on the address `at`, which is 0 at the start. */
 enum path_op {
 	PATH_NONE = 0,
 	PATH_GLOBAL = 1,         /* bias + offset */
@@ -252,20 +251,22 @@ struct path_step {
 	__u64 op;
 };
 
-/* Memory that is read at once: the first block at the frame, others where a word of one before points to. */
+/*
+ * Memory that is read at once: the first block at the frame, each further one where a word of an earlier one points to.
+ */
 struct block {
 	__s64 offset;
 	__u64 mask; /* of the pointer */
 	__u32 bytes;
-	__u8 at; /* the pointer: a word of a block before, BLOCK_WORDS * block + its number there */
+	__u8 at; /* the pointer, a word of an earlier block: BLOCK_WORDS * block + its number there */
 	__u8 unused[3];
 };
 
-/* A word of those that were read. Of words and cookie of a layout, those beyond its counts have a mask of 0. */
+/* A word of the blocks. In the words and the cookie of a layout, the entries beyond its counts have a mask of 0. */
 struct block_word {
 	__u64 mask;
 	__u32 block;
-	__u32 at; /* bytes from its begin on */
+	__u32 at; /* offset in the block, in bytes */
 };
 
 /* Bytes that name a code object. */
@@ -273,10 +274,10 @@ struct text {
 	__s64 offset;
 	__u64 mask; /* of the pointer */
 	__u32 bytes;
-	__u32 at; /* the pointer, as that of a block */
+	__u32 at; /* the pointer, as in struct block */
 };
 
-/* What is read of a frame, or of a slot. */
+/* The data that is read of a frame, or of a slot. */
 struct layout {
 	struct block blocks[MAX_BLOCKS];
 	struct block_word words[MAX_LAYOUT_WORDS];
@@ -287,8 +288,8 @@ struct layout {
 	__u8 word_count;
 	__u8 cookie_count;
 	__u8 text_count;
-	__u8 code; /* which of words is the code object; NO_WORD: none */
-	__u8 cookie_blocks; /* which blocks the words of the cookie are in: a bit for each */
+	__u8 code; /* index in words of the code object; NO_WORD if none */
+	__u8 cookie_blocks; /* a bit for each block that has words of the cookie */
 	__u8 unused[2];
 };
 
@@ -300,24 +301,24 @@ enum thread_owner {
 	OWNER_TID = 2,
 };
 
-/* Value of the map `interpreters`: how the frames of a language are found that it keeps itself. */
+/* Value of the map `interpreters`: how to find the frames that a language runtime keeps itself. */
 struct interpreter {
 	__u32 id; /* for user space: never used again */
 	__u8 start_count; /* steps before the list is searched */
 	__u8 step_count;
 	__u8 owner; /* enum thread_owner */
-	__u8 next; /* which of words is the pointer to the caller; NO_WORD: by stride */
+	__u8 next; /* index in words of the pointer to the caller; NO_WORD: by stride */
 	struct path_step steps[MAX_STEPS];
-	__s64 node_word; /* of the list: where a node has what is its thread's, ... */
-	__s64 node_add; /* ... which is this more than the thread pointer */
+	__s64 node_word; /* of the list: offset in a node of the word that identifies its thread, ... */
+	__s64 node_add; /* ... as the thread pointer and this number */
 	__s64 node_next;
 	__u64 next_mask;
 	__s64 next_offset; /* or stride */
-	__u64 stop_mask; /* of word `stop`: the frame that has stop_value there is not taken */
+	__u64 stop_mask; /* of word `stop`: a frame with stop_value there ends the chain, and is not taken */
 	__u64 stop_value;
 	__u64 stop; /* NO_WORD: none */
 	/*
-	 * Not 0: there is no chain. The frames are native ones, in no file or in [slots_low, slots_high) of one, and
+	 * Not 0: there is no chain. The frames are native ones, in no file or in [slots_low, slots_high) of a file, and
 	 * the layout is at their frame pointers.
 	 */
 	__u64 slots;
@@ -327,10 +328,10 @@ struct interpreter {
 };
 _Static_assert(sizeof(struct interpreter) % 8 == 0, "interpreter");
 
-/* Key and value of the map `programs`: files whose processes have an interpreter that is the same in all of them. */
+/* Key and value of the map `programs`: files whose processes all have the same interpreter. */
 struct program_key {
 	__u64 inode;
-	__u32 dev; /* as the kernel has it */
+	__u32 dev; /* in the kernel's format */
 	__u32 unused;
 };
 
@@ -344,8 +345,8 @@ struct program {
 enum chain_end {
 	CHAIN_NONE = 0, /* none was read */
 	CHAIN_WHOLE = 1, /* the last frame has no caller */
-	CHAIN_NO_THREAD = 2, /* the interpreter runs nothing in this thread: a zero on the way */
-	CHAIN_NO_START = 3, /* the way to the first frame cannot be read */
+	CHAIN_NO_THREAD = 2, /* the interpreter runs no code in this thread: a zero on the path */
+	CHAIN_NO_START = 3, /* the path to the first frame cannot be read */
 	CHAIN_THREAD_NOT_FOUND = 4, /* in the list of threads */
 	CHAIN_UNREADABLE = 5, /* a frame */
 	CHAIN_TOO_LONG = 6, /* MAX_CHAIN_FRAMES, or no room in the sample */
@@ -353,7 +354,7 @@ enum chain_end {
 };
 
 enum frame_flags {
-	FRAME_RETURN_ADDRESS = 1, /* address is where the call returns to */
+	FRAME_RETURN_ADDRESS = 1, /* address is a return address */
 	FRAME_POINTER = 2, /* reached by frame pointer, not by CFI */
 };
 
@@ -368,15 +369,15 @@ _Static_assert(sizeof(struct frame) == 8 * FRAME_WORDS, "frame words");
 enum sample_flags {
 	SAMPLE_EXACT_PC = 1, /* `pc` is no return address */
 	SAMPLE_IN_USER = 2, /* the CPU was in user mode */
-	SAMPLE_REGISTERS = 4, /* general registers follow the frames; they are those of pc */
-	SAMPLE_RBX = 8, /* they do, and rbx alone is */
-	SAMPLE_PART = 32, /* no sample: more of the stack of the one before, of the same CPU; packed */
+	SAMPLE_REGISTERS = 4, /* general registers follow the frames, of the frame at pc */
+	SAMPLE_RBX = 8, /* general registers follow the frames, but only rbx is of the frame at pc */
+	SAMPLE_PART = 32, /* no sample: more of the stack of the CPU's sample before; packed */
 	SAMPLE_CONTINUED = 64, /* a part follows */
-	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are the leaf's: the walk met a rule that needs more than it keeps */
-	SAMPLE_PRECAUTION = 128, /* so they are, for the case that the walk went by old mappings */
+	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are the leaf's: the walk met a rule that needs more registers */
+	SAMPLE_PRECAUTION = 128, /* as SAMPLE_FROM_LEAF, but only in case the walk used old mappings */
 };
 
-/* What a sample is of; ebpf/kind has the same numbers. */
+/* The kinds of samples; ebpf/kind has the same numbers. */
 enum sample_kind {
 	KIND_CPU = 0,
 	KIND_PAGE_FAULTS = 2,
@@ -384,12 +385,12 @@ enum sample_kind {
 };
 
 /*
- * The head of a sample in a CPU's ring. After it are kernel_frames addresses, then user_frames
- * frames, both leaf first, then runtime_words words of a chain (see runtime.h), then general registers
- * if a flag says so, then stack_bytes of the user stack, from the page of sp - RED_ZONE upwards; those
- * pages of it are valid that stack_pages has a bit for. In a part, each of these is packed, and the
- * others take no room: PAIR_BITS_WORDS words with a bit for each pair of words that is not zero, then
- * those pairs. pc, sp, fp and lr are the registers where the walk stopped, for user space to go on from.
+ * The head of a sample in a CPU's ring. After it are kernel_frames addresses, then user_frames frames, both leaf first,
+ * then runtime_words words of a chain (see runtime.h), then general registers if a flag says so, then stack_bytes of
+ * the user stack, from the page of sp - RED_ZONE upwards. Only pages with a bit in stack_pages are valid. In a part,
+ * each valid page is packed: PAIR_BITS_WORDS words with a bit for each pair of words that is not zero, then these
+ * pairs. Other pages take no room. pc, sp, fp and lr are the registers where the walk stopped, from which user space
+ * continues.
  */
 struct sample {
 	__u64 time; /* CLOCK_MONOTONIC, ns */
@@ -401,20 +402,20 @@ struct sample {
 	__u32 stack_bytes;
 	__u8 outcome;
 	__u8 flags;
-	__u16 size; /* of all of it, in words */
+	__u16 size; /* of the whole sample, in words */
 	__u32 generation; /* of the process's mappings the walk saw */
 	__u32 stack_pages;
 	__u32 kind; /* enum sample_kind */
-	__u32 period; /* what it stands for: events, or ns of the clock */
+	__u32 period; /* its weight: events, or ns of the clock */
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
 	__u64 lr;
-	/* With a copy of the stack: where the region begins in which a frame can be the outermost one; 0: not known. */
+	/* With a copy of the stack: start of the region in which a frame can be the outermost one; 0 if not known. */
 	__u64 last_frames;
 	__u32 exec; /* current_exec() of the thread; 0: none */
 	__u32 unused;
-	__u32 interpreter; /* whose chain was read: id of it; 0: none */
+	__u32 interpreter; /* id of the interpreter whose chain was read; 0 if none */
 	__u16 runtime_words;
 	__u8 chain_end; /* enum chain_end */
 	__u8 codes; /* code objects that the sample names */
@@ -429,20 +430,20 @@ _Static_assert(sizeof(struct sample) / 8 + MAX_PART_WORDS <= SAMPLE_WORDS, "a pa
 
 /* Per-CPU counters. */
 struct counters {
-	__u64 ticks; /* timer events seen, those of the CPU's clock */
-	__u64 idle; /* of these, on the idle task */
-	__u64 ignored; /* of these, in a process that matches no target */
-	__u64 lost; /* of these, samples that found the ring full */
-	__u64 events; /* that other perf events have reported, such as page faults */
-	__u64 events_lost; /* of these, samples that found the ring full */
+	__u64 ticks; /* timer events of the CPU's clock */
+	__u64 idle; /* part of ticks: on the idle task */
+	__u64 ignored; /* part of ticks: in a process that matches no target */
+	__u64 lost; /* part of ticks: samples that found the ring full */
+	__u64 events; /* of other perf events, such as page faults */
+	__u64 events_lost; /* part of events: samples that found the ring full */
 	__u64 copies; /* samples that carry a copy of their stack */
 	__u64 copied_bytes;
-	__u64 uncopied; /* samples that should, but came too fast one after another */
+	__u64 uncopied; /* samples that need a copy, but came too fast one after another */
 	__u64 outcomes[OUTCOMES];
 	__u64 chains[CHAIN_ENDS];
-	__u64 chain_frames; /* of those */
+	__u64 chain_frames; /* of all chains */
 	__u64 codes; /* code objects that samples name */
-	__u64 unnamed_codes; /* that they should, but there were too many */
+	__u64 unnamed_codes; /* code objects that samples should name, but there were too many */
 };
 
 enum config_flags {
@@ -453,7 +454,7 @@ enum config_flags {
 	CONFIG_KNOWN_ONLY = 16, /* take no sample of a process that is not in the map `processes` */
 };
 
-/* Never read: it takes the types into BTF, from where the Go constants come. */
+/* Never read: it puts the types into BTF, from which the Go constants are generated. */
 struct abi_enums {
 	enum limits limits;
 	enum outcome outcome;

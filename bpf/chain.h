@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Walks a chain: the frames that an interpreter keeps of a thread, from the leaf on. What is
- * where is data (struct interpreter), which user space knows of the language. ebpf/runtime/chain
- * has the same steps in Go.
+ * Walks a chain: the frames that an interpreter keeps of a thread, from the leaf on. The layout of the data is itself
+ * data (struct interpreter), from user space, which knows the language. ebpf/runtime/chain has the same steps in Go.
  *
- * The including file defines, besides what unwinder.h says,
+ * Besides the functions of unwinder.h, the including file defines
  *   thread_pointer()   of the current thread
  *   thread_id()
  */
@@ -86,7 +85,7 @@ ALWAYS_INLINE int find_node(struct chain *c, const struct interpreter *in)
 	return CHAIN_THREAD_NOT_FOUND;
 }
 
-/* Reads the frame that the chain has come to. CHAIN_NONE: it is one. */
+/* Reads the present frame of the chain. Returns CHAIN_NONE if there is one. */
 ALWAYS_INLINE int read_frame(struct chain *c, const struct interpreter *in)
 {
 	read_blocks(&c->blocks, &in->frame, c->at);

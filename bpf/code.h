@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What machine code is at an address: a call before it, or a signal trampoline. */
+/* Machine code at an address: a call before it, or a signal trampoline. */
 #ifndef HEADWATER_CODE_H
 #define HEADWATER_CODE_H
 
@@ -24,7 +24,7 @@ ALWAYS_INLINE int is_trampoline(__u64 addr)
 	return !read_user(&code, sizeof(code), addr) && code == 0xd4000001d2801168;
 }
 
-/* The kernel makes a frame record of what a signal interrupts, so frame pointers lead there. */
+/* The kernel makes a frame record of the interrupted code, so frame pointers lead there. */
 ALWAYS_INLINE __u64 interrupted_stack(__u64 record)
 {
 	(void)record;
@@ -74,14 +74,14 @@ ALWAYS_INLINE int is_trampoline(__u64 addr)
 }
 
 /*
- * Where the stack is that a signal interrupted, from the frame record of a handler that
- * returns to a trampoline; 0: not known.
+ * The stack pointer of the code that a signal interrupted, from the frame record of a handler that returns to a
+ * trampoline; 0 if not known.
  */
 ALWAYS_INLINE __u64 interrupted_stack(__u64 record)
 {
 	__u64 sp;
 
-	/* The ucontext is after the return address; SIGNAL_SP is that of rows. */
+	/* The ucontext is after the return address; SIGNAL_SP is the offset that rows have. */
 	return read_user(&sp, sizeof(sp), record + 16 + SIGNAL_SP) ? 0 : sp;
 }
 #endif

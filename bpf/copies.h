@@ -20,7 +20,7 @@ struct {
 	__type(value, struct copied_stack);
 } copied_stacks SEC(".maps");
 
-/* The number of the watch that is under way; 0: none. */
+/* The number of the watch that is under way; 0 if none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Copies the stack of a walk that missed a table, so that user space can go on. */
+/* Copies the stack of a walk that missed a table, so that user space can continue. */
 #ifndef HEADWATER_COPY_H
 #define HEADWATER_COPY_H
 
@@ -26,8 +26,8 @@ ALWAYS_INLINE __u64 first_stack_page(const struct sample *s)
 }
 
 /*
- * Copies the user stack to after the frames, up to the stack's end. It does so page by
- * page: one that a large frame has not touched is missing, and those above it are wanted.
+ * Copies the user stack to after the frames, up to the stack's end. It does so page by page: a page that a large frame
+ * has not touched is missing, but the pages above are needed.
  */
 ALWAYS_INLINE void copy_stack(const struct sample_ring *ring, struct sample *s)
 {
@@ -45,7 +45,7 @@ ALWAYS_INLINE void copy_stack(const struct sample_ring *ring, struct sample *s)
 	}
 }
 
-/* Decides what to copy next: more of this stack while there is some, then the other one. */
+/* Decides what to copy next: more of this stack while there is some, then the other stack. */
 ALWAYS_INLINE void find_next_part(struct sample_ring *ring, struct sample *s)
 {
 	__u64 next = first_stack_page(s) + MAX_STACK_BYTES;
@@ -55,7 +55,7 @@ ALWAYS_INLINE void find_next_part(struct sample_ring *ring, struct sample *s)
 	if (ring->parts >= MAX_PARTS || ring->all_parts >= MAX_ALL_PARTS ||
 	    !has_room_for_copy(ring, end_of(ring, s), sizeof(*s) / 8 + MAX_PART_WORDS))
 		return;
-	/* Where the end is not known, a part without any page is taken for it. */
+	/* If the end is not known, a part without any page is taken as the end. */
 	if (end ? next < end : s->stack_pages && ring->parts < MAX_PARTS_TO_UNKNOWN) {
 		ring->part = next;
 	} else if (ring->other_stack) {
@@ -81,8 +81,8 @@ ALWAYS_INLINE __u64 words_with_copy(const struct sample_ring *ring, const struct
 }
 
 /*
- * Copying is expensive, so there is a limit to it, on the number and the words of copies. New programs have small
- * stacks: all of them are copied up to 1 kHz. A ring that is nearly full takes none.
+ * Copying is expensive, so the number and the words of copies are limited. New programs have small stacks, which
+ * are all copied up to 1 kHz. A ring that is nearly full takes none.
  */
 ALWAYS_INLINE int may_copy(struct sample_ring *ring, const struct sample *s)
 {
@@ -99,9 +99,9 @@ ALWAYS_INLINE int may_copy(struct sample_ring *ring, const struct sample *s)
 }
 
 /*
- * Follows frame pointers from where the walk missed to the end of the stack, or to
- * another one: Go's runtime has a stack of its own, and its frames lead to those of a
- * goroutine. A chain counts if calls precede all its return addresses but the last.
+ * Follows frame pointers from where the walk missed to the end of the stack, or to another stack: Go's runtime has a
+ * stack of its own, and its frames lead to the frames of a goroutine. A chain counts if calls precede all its return
+ * addresses except the last.
  */
 __attribute__((noinline)) int find_other_stack(__u32 cpu)
 {
@@ -152,7 +152,7 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 	return 0;
 }
 
-/* Reads the page of the stack at an address to the end of the part and packs it. Returns whether it was there. */
+/* Reads the page of the stack at an address to the end of the part and packs it. Returns whether it could be read. */
 __attribute__((noinline)) int pack_stack_page(__u32 cpu, __u64 from)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
@@ -171,7 +171,7 @@ __attribute__((noinline)) int pack_stack_page(__u32 cpu, __u64 from)
 	return 1;
 }
 
-/* Takes one more part of the stack, and returns whether another follows. */
+/* Takes one more part of the stack, and returns whether another part follows. */
 __attribute__((noinline)) int take_part(__u32 cpu)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Where the registers lie with which a task entered the kernel. Who includes it declares struct task_struct with its
- * stack, and struct pt_regs___kernel.
+ * The registers with which a task entered the kernel. The including file declares struct task_struct with its stack,
+ * and struct pt_regs___kernel.
  */
 #ifndef HEADWATER_ENTRY_H
 #define HEADWATER_ENTRY_H
@@ -10,7 +10,7 @@ enum {
 	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
 };
 
-/* Before 5.15 they end at the top of the task's stack. `trusted` is the task for the verifier, in a branch for 5.15. */
+/* Before 5.15 they are at the top of the task's stack. `trusted` is the task for the verifier, in a branch for 5.15. */
 #define ENTRY_REGISTERS(task, trusted)                                             \
 	(bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)       \
 		 ? (const char *)bpf_task_pt_regs((struct task_struct *)(trusted)) \

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
- * Which memory programs have allocated and not freed: loaded only when that is wanted, for each call of an allocator
- * pays for it. Programs run where functions of an allocator begin, and one at the instructions by which those that
- * allocate return. No return address is replaced: unwinders of exceptions and of other profilers read these.
+ * Tracks the memory that programs have allocated and not freed. It is loaded only when needed, since each call of an
+ * allocator becomes slower. Programs run at the entries of allocator functions, and one at the instructions by which
+ * allocating functions return. No return address is replaced: unwinders of exceptions and of other profilers read them.
  *
- * A block of n bytes is sampled with the chance n / period, or surely from period bytes on, and stands for
- * max(n, period) bytes: so the sum of those in use is right on average, whatever the order of calls. Nothing is kept
- * between calls but the blocks that were sampled.
+ * A block of n bytes is sampled with the probability n / period, or always from period bytes on, and stands for max(n,
+ * period) bytes: so the sum of the blocks in use is right on average, whatever the order of calls. Between calls, only
+ * the sampled blocks are kept.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -41,7 +41,7 @@ struct {
 	__type(value, struct heap_call);
 } heap_calls SEC(".maps");
 
-/* Processes that nobody wants to know of. */
+/* Ignored processes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, HEAP_IGNORED);
@@ -86,7 +86,7 @@ ALWAYS_INLINE void count_trap(__u64 id, int stepped)
 		__sync_fetch_and_add(stepped ? &traps->stepped : &traps->emulated, 1);
 }
 
-/* Counts a trap where a function begins, and returns whether its process is ignored. */
+/* Counts a trap at the entry of a function, and returns whether its process is ignored. */
 ALWAYS_INLINE int enters_ignored(sampled_regs *ctx, __u64 id)
 {
 	__u32 pid = id >> 32;
@@ -97,7 +97,7 @@ ALWAYS_INLINE int enters_ignored(sampled_regs *ctx, __u64 id)
 	return bpf_map_lookup_elem(&heap_ignored, &pid) != 0;
 }
 
-/* How many bytes a block of that size stands for; 0: it is not sampled. */
+/* How many bytes a block of that size stands for; 0 if it is not sampled. */
 ALWAYS_INLINE __u64 draw(__u64 size)
 {
 	__u64 period = heap_period;
@@ -116,7 +116,7 @@ ALWAYS_INLINE void forget_block(__u64 id, __u64 address)
 		bpf_map_delete_elem(&heap_blocks, &key);
 }
 
-/* A function begins that allocates. Calls within another count as that one. */
+/* The entry of a function that allocates. Calls within another call count as that one. */
 ALWAYS_INLINE int begin_call(const sampled_regs *regs, __u64 id, __u64 size, __u64 result, enum called called)
 {
 	struct heap_call *outer = bpf_map_lookup_elem(&heap_calls, &id);
@@ -128,7 +128,7 @@ ALWAYS_INLINE int begin_call(const sampled_regs *regs, __u64 id, __u64 size, __u
 	}
 	call.weight = draw(size);
 	if (!call.weight && called == INNERMOST) {
-		if (outer) /* it has never returned to its caller */
+		if (outer) /* the noted call has never returned to its caller */
 			bpf_map_delete_elem(&heap_calls, &id);
 		return 0;
 	}
@@ -172,7 +172,7 @@ int heap_posix_memalign(sampled_regs *ctx)
 	return enters_ignored(ctx, id) ? 0 : begin_call(ctx, id, ARGUMENT_3(ctx), ARGUMENT_1(ctx), OUTER);
 }
 
-/* Bytes of an array; none that no memory could hold. */
+/* Bytes of an array; 0 if no memory could hold it. */
 ALWAYS_INLINE __u64 bytes_of(__u64 count, __u64 size)
 {
 	return count >> 32 || size >> 32 ? 0 : count * size;
@@ -197,8 +197,8 @@ int heap_of_calloc(sampled_regs *ctx)
 }
 
 /*
- * A call of realloc begins. The old block is forgotten at once: when the call returns, another thread may have its
- * address. The call keeps it, and a call that fails has it known again.
+ * The entry of realloc. The old block is forgotten at once: when the call returns, another thread may have its address.
+ * The call keeps the old block, and makes it known again if the call fails.
  */
 ALWAYS_INLINE int begin_realloc(const sampled_regs *regs, __u64 id, __u64 address, __u64 size)
 {
@@ -282,7 +282,7 @@ ALWAYS_INLINE void copy_heap_stack(struct heap_sample *s)
 	}
 }
 
-/* Changes the registers from those at an instruction that returns to those of the caller afterwards. */
+/* Changes the registers at an instruction that returns to the registers of the caller after the return. */
 ALWAYS_INLINE void leave_function(struct heap_sample *s)
 {
 	if (!CALL_PUSHES_RETURN_ADDRESS) {
@@ -295,7 +295,7 @@ ALWAYS_INLINE void leave_function(struct heap_sample *s)
 	s->regs.general[7] = s->regs.sp; /* DWARF number of rsp */
 }
 
-/* Has a block known. It is a function of its own, as find_entry_registers is. */
+/* Makes a block known. It is a separate function, as find_entry_registers is. */
 static __attribute__((noinline)) long note_block(__u64 id, __u64 address, __u64 time, __u64 weight)
 {
 	struct heap_key key = { .address = address, .pid = id >> 32 };
@@ -304,7 +304,7 @@ static __attribute__((noinline)) long note_block(__u64 id, __u64 address, __u64 
 	return bpf_map_update_elem(&heap_blocks, &key, &block, BPF_ANY);
 }
 
-/* Has the block known and its sample written, or neither. */
+/* Makes the block known and writes its sample, or neither. */
 ALWAYS_INLINE void take_sample(sampled_regs *ctx, __u64 id, __u64 address, __u64 weight)
 {
 	__u64 time = bpf_ktime_get_ns();
@@ -328,10 +328,10 @@ ALWAYS_INLINE void take_sample(sampled_regs *ctx, __u64 id, __u64 address, __u64
 	leave_function(s);
 	copy_heap_stack(s);
 	take_walk(ctx, OF_USER, time);
-	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP); /* user space looks from time to time */
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP); /* user space reads from time to time */
 }
 
-/* Has the block known again that a call of realloc was given and has not changed. */
+/* Makes the block known again that a call of realloc was given and has not changed. */
 ALWAYS_INLINE void keep_block(__u64 id, const struct heap_call *call)
 {
 	struct heap_key key = { .address = call->old_address, .pid = id >> 32 };
@@ -341,9 +341,9 @@ ALWAYS_INLINE void keep_block(__u64 id, const struct heap_call *call)
 }
 
 /*
- * An instruction returns from a function that allocates, or from one that such a function has jumped to: the stack pointer
- * is then what it was where the function began. Returns how many bytes the sample stands for, 0 if none is due, and sets the
- * address of the block. It is a function of its own, as find_entry_registers is.
+ * An instruction returns from a function that allocates, or from one that such a function has jumped to: the stack
+ * pointer is then the same as at the entry. Returns how many bytes the sample stands for, 0 if none is due, and sets
+ * the address of the block. It is a separate function, as find_entry_registers is.
  */
 static __attribute__((noinline)) __u64 leave_call(sampled_regs *ctx, __u64 *address)
 {
@@ -380,7 +380,7 @@ int heap_return(sampled_regs *ctx)
 	return end_call(ctx, RETURNED(ctx));
 }
 
-/* A function jumps to another one that returns its first argument, as memset does. */
+/* A function jumps to a function that returns its first argument, as memset does. */
 SEC("uprobe")
 int heap_return_argument(sampled_regs *ctx)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Walks the stack of a thread that has come by a probe, and takes what its language runtime keeps, which will have changed
- * when user space reads the hit. The walk is a sample without a copy of the stack, in a ring of the including object.
+ * Walks the stack of a thread that has hit a probe, and takes the frames that its language runtime keeps, which will
+ * have changed when user space reads the hit. The walk is a sample without a copy of the stack, in a ring of the
+ * including object.
  */
 #ifndef HEADWATER_HIT_H
 #define HEADWATER_HIT_H
@@ -9,8 +10,8 @@
 #include "kernel.h"
 
 /*
- * The thread that is walking on the CPU; 0: none. Programs of probes may be preempted, and who comes then takes no walk.
- * Who was preempted just after it had looked may walk even so: the walk that it has disturbed is not handed over.
+ * The thread that is walking on the CPU; 0 if none. Programs of probes may be preempted, and a thread that comes then
+ * takes no walk. A task preempted right after this check may still walk; the walk that it disturbs is not handed over.
  */
 ALWAYS_INLINE __u64 owner_of(const struct sample_ring *ring)
 {
@@ -22,11 +23,11 @@ ALWAYS_INLINE void set_owner(struct sample_ring *ring, __u64 id)
 	*(volatile __u64 *)&ring->owner = id;
 }
 
-/* What the registers of a hit are. */
+/* The source of the registers of a hit. */
 enum hit_registers {
 	OF_USER,
 	OF_CPU, /* perhaps in the kernel */
-	AT_ENTRY, /* where the kernel was entered: regs are none */
+	AT_ENTRY, /* the entry to the kernel: regs is not used */
 };
 
 ALWAYS_INLINE int begin_hit(sampled_regs *regs, enum hit_registers what, struct unwinder *u, struct sample *s)
@@ -41,7 +42,7 @@ ALWAYS_INLINE int begin_hit(sampled_regs *regs, enum hit_registers what, struct 
 	}
 }
 
-/* Whether return probes have replaced return addresses on the current thread's stack. A copy of the stack has them too. */
+/* Whether return probes have replaced return addresses on the current thread's stack, and so in a copy of the stack. */
 ALWAYS_INLINE int has_return_probes(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -51,9 +52,9 @@ ALWAYS_INLINE int has_return_probes(void)
 }
 
 /*
- * Walks, unless it is known that the process has no language runtime, and the thread no return probe: user space does as
- * well with a copy of the stack. The sample gets `time`, or if that is 0 the time at the end of the walk: user space looks
- * for the sample between this hit and the hit before.
+ * Walks, unless the process is known to have no language runtime and the thread has no return probe: then a copy of the
+ * stack is enough for user space. The sample gets `time`, or if that is 0 the time at the end of the walk: user space
+ * looks for the sample between this hit and the hit before.
  */
 ALWAYS_INLINE void take_walk(sampled_regs *regs, enum hit_registers what, __u64 time)
 {

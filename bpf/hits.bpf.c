@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
- * Walks at probes: loaded only when there are some. The programs run before the kernel notes the hit, for which they
- * return 1.
+ * Walks at probes. It is loaded only when there are some. The programs run before the kernel records the hit, which it
+ * does if they return 1.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

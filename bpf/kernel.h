@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What walks of the current task need of the kernel, and the walks. The including file has the registers of the CPU. */
+/* The kernel's side of walks of the current task, and the walks. The including file has the registers of the CPU. */
 #ifndef HEADWATER_KERNEL_H
 #define HEADWATER_KERNEL_H
 

@@ -17,7 +17,7 @@ enum {
 
 #define UNROLL _Pragma("clang loop unroll(full)")
 
-/* Where a number of bytes is handed to a helper: 5.10 forgets the bound that was checked before. */
+/* For a number of bytes that is passed to a helper: 5.10 forgets the bound that was checked before. */
 #define BOUND_BYTES(bytes)                      \
 	do {                                    \
 		asm volatile("" : "+r"(bytes)); \
@@ -25,14 +25,15 @@ enum {
 	} while (0)
 
 /*
- * The blocks of one frame, and those of frames before that may be met again. What could not be read is 0. Of each block,
- * `words` has FRAME_WINDOW_WORDS: of block 0 those are frames that were read at once, of the others BLOCK_PLACES.
+ * The blocks of one frame, and blocks of earlier frames, which may be met again. A block that could not be read is 0.
+ * Each block has FRAME_WINDOW_WORDS of `words`: block 0 has a window of frames that were read at once, the other blocks
+ * have BLOCK_PLACES places.
  */
 struct blocks {
-	__u64 read; /* which of them could be read: a bit for each */
-	__u64 first[MAX_BLOCKS]; /* the word in which each begins */
-	__u64 words[ALL_BLOCK_WORDS + BLOCK_WORDS]; /* room for a block that begins in the last one */
-	__u64 pointers[MAX_BLOCKS * BLOCK_PLACES]; /* what led to those that could be read */
+	__u64 read; /* the blocks that could be read: a bit for each */
+	__u64 first[MAX_BLOCKS]; /* the first word of each block */
+	__u64 words[ALL_BLOCK_WORDS + BLOCK_WORDS]; /* room for a block that starts in the last word */
+	__u64 pointers[MAX_BLOCKS * BLOCK_PLACES]; /* pointers to the blocks that could be read */
 	__u64 last; /* address of the last frame's block 0 */
 	__u64 window_base; /* address of the window of block 0 */
 	__u64 frame[MAX_LAYOUT_WORDS]; /* the words of the layout */
@@ -41,7 +42,7 @@ struct blocks {
 /* In no process's memory: reading it fails, and leaves zeros. */
 #define NOWHERE (~0ULL)
 
-/* Where a block begins. */
+/* The start of a block. */
 ALWAYS_INLINE const __u64 *block_begin(const struct blocks *b, __u64 block)
 {
 	asm volatile("" : "+r"(block)); /* else clang drops the masks, which the verifier wants */
@@ -55,7 +56,7 @@ ALWAYS_INLINE __u64 word_at(const struct blocks *b, __u64 at)
 	return block_begin(b, at / BLOCK_WORDS)[at % BLOCK_WORDS];
 }
 
-/* Reads words one after the other. Most are in the block of the one before. */
+/* Reads words one after the other. Most are in the same block as the word before. */
 struct word_reader {
 	const struct blocks *blocks;
 	const __u64 *begin; /* of the block that the last word was in */
@@ -88,8 +89,8 @@ ALWAYS_INLINE void begin_blocks(struct blocks *b)
 }
 
 /*
- * Reads block 0. What a read costs hardly depends on its size, and the frames of many interpreters lie next to each
- * other: so a window of several is read. It is aligned, so that it needs no page that the block is not in.
+ * Reads block 0. The cost of a read hardly depends on its size, and the frames of many interpreters are next to each
+ * other: so a window of several frames is read. It is aligned, so that it needs no page that the block is not in.
  */
 ALWAYS_INLINE int read_first_block(struct blocks *b, __u64 addr, __u32 bytes)
 {
@@ -116,8 +117,8 @@ ALWAYS_INLINE int read_first_block(struct blocks *b, __u64 addr, __u32 bytes)
 }
 
 /*
- * Reads another block, whose pointer is in one before. If a frame of this sample had it, it may still be there: deep
- * stacks are often a few functions that call each other.
+ * Reads another block, whose pointer is in an earlier one. If an earlier frame of this sample had the block, it may
+ * still be there: deep stacks are often a few functions that call each other.
  */
 ALWAYS_INLINE int read_block(struct blocks *b, const struct block *block, int i)
 {
@@ -160,7 +161,7 @@ ALWAYS_INLINE void read_blocks(struct blocks *b, const struct layout *l, __u64 f
 	}
 }
 
-/* Folds the words that change when the address of a code object is used for another; 0 if one could not be read. */
+/* Folds the words that change when the address of a code object is reused; 0 if one could not be read. */
 ALWAYS_INLINE __u64 cookie_of(const struct blocks *b, const struct layout *l)
 {
 	__u64 cookie = 1, factor = GOLDEN;
@@ -177,7 +178,7 @@ ALWAYS_INLINE __u64 cookie_of(const struct blocks *b, const struct layout *l)
 	return cookie ^ cookie >> 32;
 }
 
-/* The address of the code object of a frame; 0: none. */
+/* The address of the code object of a frame; 0 if none. */
 ALWAYS_INLINE __u64 code_of(const struct blocks *b, const struct layout *l)
 {
 	__u32 code = l->code;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
- * Copies the stacks of some threads when they leave their CPU, for some milliseconds before a pass over threads: loaded
- * only where such passes are made. A wait may be over before user space can read the stack that the thread has in it.
+ * Copies the stacks of some threads when they leave their CPU, for some milliseconds before a pass over threads. It is
+ * loaded only where such passes are made. A wait may be over before user space can read its stack.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -33,7 +33,7 @@ struct stack_pages {
 	__u8 bytes[COPIED_PAGES][STACK_PAGE];
 };
 
-/* By room. User space makes as much room as it wants threads to be watched. */
+/* By room. User space makes room for as many threads as it wants to watch. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* The map of what user space knows of threads. The programs that include it share one. */
+/* The map of the places of threads that user space knows. The programs that include it share the map. */
 #ifndef HEADWATER_MARKS_H
 #define HEADWATER_MARKS_H
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Packs pages of a stack. What a large frame has is mostly zeros, whole pages of
- * them or some among other words: they take no room in a ring.
+ * Packs pages of a stack. The data of a large frame is mostly zeros, in whole pages or among other words: zeros take no
+ * room in a ring.
  */
 #ifndef HEADWATER_PACK_H
 #define HEADWATER_PACK_H
 
 #include "abi.h"
 
-enum { STACK_PAGE_WORDS = STACK_PAGE / 8, LINE_WORDS = 8 /* of memory, most of which are all zero or not */ };
+enum { STACK_PAGE_WORDS = STACK_PAGE / 8, LINE_WORDS = 8 /* of memory: most are all zero or all in use */ };
 _Static_assert(64 * PAIR_WORDS % LINE_WORDS == 0, "a word of bits is of whole lines");
 
 /*
- * Packs the page that was read to part[at + PAIR_BITS_WORDS], in place: bits from part[at] on, then
- * the pairs that are not zero. *end is set to where they end. It is read again for each line, so
- * that the verifier does not follow every way to get there; to[] never overtakes line[].
+ * Packs the page that was read to part[at + PAIR_BITS_WORDS], in place: bits from part[at] on, then the pairs that are
+ * not zero. *end is set to their end. It is read again for each line, so that the verifier does not follow every path
+ * to it; to[] never overtakes line[].
  */
 static inline __attribute__((always_inline)) void pack(__u64 *part, __u64 at, __u64 *end)
 {

@@ -81,13 +81,13 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			;
 	}
 	emit_sample(ring, wanted && (walk_missed(outcome) || !(s->flags & SAMPLE_PRECAUTION)));
-	/* 1 lets the event go on to what it would do without a program. */
+	/* 1 lets the event write its own record, as it does without a program. */
 	return config & CONFIG_KEEP_EVENTS ? 1 : 0;
 }
 
 /*
- * Has sample_cpu take a sample of another kind: it is the one program with the walk. The kernel runs no program of a
- * perf event while another runs on the CPU, so the ring is this one's until both have ended.
+ * Has sample_cpu take a sample of another kind, as it is the only program with the walk. The kernel runs no program of
+ * a perf event while another program runs on the CPU, so the ring belongs to this program until both have ended.
  */
 ALWAYS_INLINE int sample_event(struct bpf_perf_event_data *ctx, __u32 kind)
 {
@@ -98,7 +98,7 @@ ALWAYS_INLINE int sample_event(struct bpf_perf_event_data *ctx, __u32 kind)
 		return 0;
 	ring->kind = kind;
 	bpf_tail_call(ctx, &takers, 0);
-	ring->kind = KIND_CPU; /* nothing is there to call */
+	ring->kind = KIND_CPU; /* there is no program to call */
 	return 0;
 }
 

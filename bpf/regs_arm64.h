@@ -3,7 +3,7 @@
 #ifndef HEADWATER_REGS_ARM64_H
 #define HEADWATER_REGS_ARM64_H
 
-/* struct user_pt_regs, ABI; the kernel's pt_regs begins with it. */
+/* struct user_pt_regs, ABI; the kernel's pt_regs starts with it. */
 struct user_pt_regs {
 	__u64 regs[31];
 	__u64 sp;
@@ -20,7 +20,7 @@ enum {
 #define REGS_IN_USER_MODE(regs) (((regs)->pstate & PSR_MODE_MASK) == 0)
 #define REGS_ARE_64BIT(regs) (((regs)->pstate & PSR_MODE_32BIT) == 0)
 #define STACK_POINTER(regs) ((regs)->sp)
-/* Of a thread that is the kernel's own worker in a process, as io_uring and vhost have them. */
+/* Whether a thread is the kernel's own worker in a process, such as one of io_uring and vhost. */
 #define NEVER_IN_USER_MODE(regs) (!(regs)->pc && !(regs)->sp)
 
 /* Of the C calling convention. */

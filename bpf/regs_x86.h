@@ -19,7 +19,7 @@ enum {
 #define REGS_IN_USER_MODE(regs) (((regs)->cs & USER_MODE_RING) == USER_MODE_RING)
 #define REGS_ARE_64BIT(regs) ((regs)->cs == CS_64BIT)
 #define STACK_POINTER(regs) ((regs)->sp)
-/* Of a thread that is the kernel's own worker in a process, as io_uring and vhost have them. */
+/* Whether a thread is the kernel's own worker in a process, such as one of io_uring and vhost. */
 #define NEVER_IN_USER_MODE(regs) (!(regs)->ip && !(regs)->sp)
 
 /* Of the C calling convention. */
@@ -29,7 +29,7 @@ enum {
 #define ARGUMENT_4(regs) ((regs)->cx)
 #define RETURNED(regs) ((regs)->ax)
 
-/* A macro, since the sampled registers are context memory and others are not. */
+/* A macro, since the sampled registers are context memory and other registers are not. */
 #define SET_REGISTERS(u, from)                       \
 	do {                                         \
 		(u)->regs.pc = (from)->ip;           \
@@ -57,8 +57,8 @@ enum {
 	} while (0)
 
 /*
- * Of a 32-bit task, whose stack user space walks. ebp is among the general registers only: its
- * frame records have words of 4 bytes, which nothing here follows.
+ * The registers of a 32-bit task, whose stack user space walks. ebp is only among the general registers: its frame
+ * records have words of 4 bytes, which the walk here does not follow.
  */
 #define SET_32BIT_REGISTERS(u, from)    \
 	do {                            \

@@ -6,8 +6,8 @@
 #include "maps.h"
 
 /*
- * Where the sample that is being taken begins. Masked at each use, since the
- * verifier forgets what it knew of a value in a map.
+ * Where the sample that is being taken starts. Masked at each use, since the verifier forgets the bounds of a value in
+ * a map.
  */
 ALWAYS_INLINE struct sample *next_sample(struct sample_ring *ring)
 {
@@ -26,12 +26,12 @@ ALWAYS_INLINE __u64 tail_of(const struct sample_ring *ring)
 	return *(volatile __u64 *)&ring->tail;
 }
 
-/* Of a sample, the most before the copy of its stack, which looks for room by itself. */
+/* The most words of a sample before the copy of its stack, which checks for room itself. */
 enum { FRAME_ROOM = sizeof(struct sample) / 8 + MAX_FRAME_WORDS };
 
 /*
- * Whether the largest sample without a copy fits at a word, and `head` will not meet `tail`, which would
- * mean that nothing is there.
+ * Whether the largest sample without a copy fits at a word, and `head` will not meet `tail`, which would mean that the
+ * ring is empty.
  */
 ALWAYS_INLINE int has_room(const struct sample_ring *ring, __u64 at)
 {
@@ -43,8 +43,8 @@ ALWAYS_INLINE int has_room(const struct sample_ring *ring, __u64 at)
 }
 
 /*
- * Whether a copy of a stack, of `words` words, may be put at a word: it must leave room for the
- * samples to come: one of 64 KiB takes as much as some thirty to a hundred of them.
+ * Whether a copy of a stack, of `words` words, may be put at a word. It must leave room for later samples: a copy of 64
+ * KiB takes as much as some thirty to a hundred samples.
  */
 ALWAYS_INLINE int has_room_for_copy(const struct sample_ring *ring, __u64 at, __u64 words)
 {
@@ -53,7 +53,7 @@ ALWAYS_INLINE int has_room_for_copy(const struct sample_ring *ring, __u64 at, __
 	return room > words + RING_RESERVE;
 }
 
-/* Where the next sample is after this one. */
+/* Where the sample after this one starts. */
 ALWAYS_INLINE __u64 end_of(const struct sample_ring *ring, const struct sample *s)
 {
 	__u64 end = ring->next + s->size;
@@ -103,7 +103,7 @@ ALWAYS_INLINE __u64 words_used(__u64 head, __u64 tail)
 	return head >= tail ? head - tail : head + RING_WORDS - tail;
 }
 
-/* Makes what was written before visible to who sees the new head. */
+/* Makes the words written before visible to a reader of the new head. */
 ALWAYS_INLINE void publish_head(struct sample_ring *ring, __u64 head)
 {
 #if defined(__TARGET_ARCH_arm64)
@@ -116,9 +116,8 @@ ALWAYS_INLINE void publish_head(struct sample_ring *ring, __u64 head)
 }
 
 /*
- * Hands over what was written. Waking user space costs more than taking a sample,
- * so it looks into the rings from time to time. A stack whose walk
- * missed a table it should complete at once, though; and it must not come too late.
+ * Hands over the samples that were written. Waking user space costs more than taking a sample, so it reads the rings
+ * from time to time. But it should complete a stack whose walk missed a table at once, and it must not come too late.
  */
 ALWAYS_INLINE void emit_sample(struct sample_ring *ring, int wake)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Remembers the rules of addresses that walks of this CPU have met. What a frame costs is memory that has left the CPU's
- * caches since the last sample: a mapping, a directory entry and the probes of a search among rows are five lines or so,
- * and this is one.
+ * Remembers the rules of addresses that walks of this CPU have met. The cost of a frame is memory that has left the
+ * CPU's caches since the last sample: a mapping, a directory entry and the probes of a search among rows are some five
+ * cache lines, and an entry here is one.
  */
 #ifndef HEADWATER_RULE_CACHE_H
 #define HEADWATER_RULE_CACHE_H
@@ -16,14 +16,14 @@ struct cached_rule {
 	__u64 bias; /* of its mapping */
 	__u32 exe;
 	__u32 generation; /* of the process's mappings */
-	__u64 row; /* with the lower half of the stamp in the place of its offset */
+	__u64 row; /* with the lower half of the stamp in place of its offset */
 };
 _Static_assert(sizeof(struct cached_rule) == 32, "two are a line");
 
 /*
- * Sets which rules are valid now: those of these mappings, as no other process has the same generation; of a time when
- * rows were what they are; and of the last seconds, so that pages of rows in use still get their mark. Nothing is
- * remembered of processes that make code: names of it are read when a walk misses its rows.
+ * Sets which rules are valid now: rules of these mappings, as no other process has the same generation; from a time
+ * with the present rows; and of the last seconds, so that pages of rows in use still get their mark. Rules of processes
+ * that make code are not remembered: the names of such code are read when a walk misses its rows.
  */
 ALWAYS_INLINE void begin_cache(struct unwinder *u, const struct process *p, __u32 row_changes, __u64 time)
 {
@@ -36,7 +36,7 @@ ALWAYS_INLINE __u64 cache_key(const struct unwinder *u, __u64 addr)
 	return addr ^ (u->cached_stamp & 0xffff0000) << 32; /* where addresses of processes have zeros */
 }
 
-/* Where the rule of an address is, if it is remembered. Those of the same code are near each other. */
+/* The place of an address's rule, if it is remembered. Rules of the same code are near each other. */
 ALWAYS_INLINE struct cached_rule *cache_place(const struct unwinder *u, struct cached_rule *rules, __u64 addr)
 {
 	__u64 region = ((addr >> 12) ^ u->cached_generation << 40) * GOLDEN;

@@ -6,10 +6,9 @@
 #include "unwinder.h"
 
 /*
- * The last of `count` entries of `stride` words from word `start` whose key is
- * at most `key`, as a word index; needs count > 0. Entry 0 is returned when all
- * are above. The key of an entry is its first word, cut to `mask`. Branchless:
- * one verifier path, nothing to mispredict.
+ * The word index of the last of `count` entries of `stride` words from word `start` whose key is at most `key`; needs
+ * count > 0. Returns entry 0 if all keys are above. The key of an entry is its first word, cut to `mask`. Branchless:
+ * one verifier path, and no mispredictions.
  */
 ALWAYS_INLINE __u32 search(const __u64 *words, __u32 start, __u32 count, __u32 stride, __u64 mask, __u64 key)
 {
@@ -56,7 +55,7 @@ ALWAYS_INLINE int find_mapping(struct unwinder *u, __u64 addr)
 	return OUTCOME_UNSET;
 }
 
-/* Sets the rule to what a row says. */
+/* Sets the rule from a row. */
 ALWAYS_INLINE void widen(__u64 row, struct wide_rule *rule)
 {
 	rule->cfa = (__u8)(row >> 16);
@@ -67,7 +66,7 @@ ALWAYS_INLINE void widen(__u64 row, struct wide_rule *rule)
 	rule->fp_off = (__s16)(row >> 48);
 }
 
-/* Finds the rule at vaddr of the current mapping, and the row if that says all of it; else *row is 0. */
+/* Finds the rule at vaddr of the current mapping, and its row if the row has all of it; else *row is 0. */
 ALWAYS_INLINE int find_rule(struct unwinder *u, __u64 vaddr, struct wide_rule *rule, __u64 *row)
 {
 	__u32 directory = u->mapping.directory;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Adds to a sample the frames that its language runtime keeps: behind the user frames lie
- *   one word: how many frames, and from bit 32 on how many words each has
+ * Adds to a sample the frames that its language runtime keeps. After the user frames are
+ *   one word: the number of frames, and from bit 32 on the number of words of each
  *   the frames, leaf first: the words of the layout, then the cookie of the code object
  *   `codes` code objects that the kernel has not seen before, which have
  *     address and cookie
  *     the bytes of each text that could be read, 16 bits each
- *     how many words the cookie has, how many texts there are, and the words of each: 8 bits each
+ *     the number of words of the cookie, the number of texts, and the words of each text: 8 bits each
  *     the words of the cookie
  *     the texts, each in its words
  *
- * Each step is a global function, as one of the walk is.
+ * Each step is a global function, as a step of the walk is.
  */
 #ifndef HEADWATER_RUNTIME_H
 #define HEADWATER_RUNTIME_H
@@ -31,7 +31,7 @@ struct file {
 	struct inode *f_inode;
 } __attribute__((preserve_access_index));
 
-/* Where the runtime's part ends at the latest: registers follow it, and what begins there is still below the mask. */
+/* The latest end of the runtime's part: registers follow it, and must start below the mask. */
 enum { RUNTIME_WORDS_END = MAX_FRAME_WORDS - GENERAL_REGISTERS - 1, CODE_HEAD_WORDS = 4 };
 
 ALWAYS_INLINE struct interpreter *interpreter_of(struct sample_ring *ring)
@@ -68,8 +68,8 @@ __attribute__((noinline)) int find_thread(__u32 cpu)
 }
 
 /*
- * Where the table has the code objects that have been named near an address: the last four, as tags of 16 bits. Those
- * near each other in memory are so in the table, too: a chain meets few of its cache lines.
+ * The word of the table with the code objects that have been named near an address: the last four, as tags of 16 bits.
+ * Code objects near each other in memory are also near each other in the table: a chain meets few of its cache lines.
  */
 ALWAYS_INLINE __u64 *known_near(struct known_codes *known, __u64 code, __u32 pid)
 {
@@ -96,7 +96,7 @@ ALWAYS_INLINE int has_tag(__u64 tags, __u64 tag)
 	return ((differences - ones) & ~differences & ones << 15) != 0;
 }
 
-/* Notes a code object that has not been named yet, so that this sample does. What is named twice costs a little. */
+/* Notes a code object that has not been named yet, so that this sample names it. Naming one twice costs little. */
 ALWAYS_INLINE void note_code(struct sample_ring *ring, const struct layout *l, const struct sample *s, __u64 cookie)
 {
 	struct chain *c = &ring->chain;
@@ -147,7 +147,7 @@ ALWAYS_INLINE int add_frame(struct sample_ring *ring, const struct layout *l, co
 	return CHAIN_NONE;
 }
 
-/* Adds one frame of the chain to the sample and goes on to its caller. */
+/* Adds one frame of the chain to the sample and continues with its caller. */
 __attribute__((noinline)) int chain_frame(__u32 cpu)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
@@ -169,7 +169,7 @@ __attribute__((noinline)) int chain_frame(__u32 cpu)
 	return next_frame(c, in);
 }
 
-/* Finds out whether the interpreter of a process has slots. p may be of the program of before. */
+/* Finds out whether the interpreter of a process has slots. p may be of the previous program. */
 ALWAYS_INLINE void want_slots(struct sample_ring *ring, const struct process *p)
 {
 	__u32 number = p ? p->interpreter : 0;
@@ -183,7 +183,7 @@ ALWAYS_INLINE void want_slots(struct sample_ring *ring, const struct process *p)
 	}
 }
 
-/* Adds what one slot has to the sample. */
+/* Adds the frame of one slot to the sample. */
 __attribute__((noinline)) int slot_frame(__u32 cpu, __u32 number)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
@@ -339,8 +339,8 @@ __attribute__((noinline)) int take_chain(__u32 cpu)
 }
 
 /*
- * The interpreter of a process that user space does not know yet, if its program is a file
- * that always has the same: so the first sample of a new process has its frames, too.
+ * The interpreter of a process that user space does not know yet, if its program is a file that always has the same
+ * interpreter: so the first sample of a new process also has its frames.
  */
 __attribute__((noinline)) int find_program(__u32 cpu)
 {
@@ -367,7 +367,10 @@ ALWAYS_INLINE int has_user_part(int outcome)
 	       outcome != OUTCOME_TASK_32BIT;
 }
 
-/* Adds what a language runtime keeps of the current thread, if there is one. p may be of the program of before. */
+/*
+ * Adds the frames that a language runtime keeps of the current thread, if there is one. p may be of the previous
+ * program.
+ */
 ALWAYS_INLINE void take_runtime(struct sample_ring *ring, const struct process *p, __u32 cpu, int outcome)
 {
 	ring->chain.interpreter = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What a sample holds besides its frames, and how it ends: the one exit, which counts the outcome. */
+/* The parts of a sample besides its frames, and its end: the only exit, which counts the outcome. */
 #ifndef HEADWATER_SAMPLE_H
 #define HEADWATER_SAMPLE_H
 
@@ -20,7 +20,7 @@ ALWAYS_INLINE int walk_failed(int outcome)
 	       outcome == OUTCOME_PROCESS_UNKNOWN;
 }
 
-/* User space may be able to go on, if it has the stack. */
+/* User space may be able to continue, if it has the stack. */
 ALWAYS_INLINE int walk_missed(int outcome)
 {
 	return outcome == OUTCOME_NO_MAPPING || outcome == OUTCOME_PROCESS_UNKNOWN || outcome == OUTCOME_PAGE_MISSING ||
@@ -28,8 +28,8 @@ ALWAYS_INLINE int walk_missed(int outcome)
 }
 
 /*
- * Whether user space needs the stack to complete the walk: where a table missed; in code that
- * a program has made for itself, which user space reads; from the leaf; or of a 32-bit task.
+ * Whether user space needs the stack to complete the walk: if a table was missed; in code that a program generated,
+ * which user space reads; from the leaf; or of a 32-bit task.
  */
 ALWAYS_INLINE int wants_stack(const struct unwinder *u, const struct sample *s, int outcome)
 {
@@ -37,15 +37,15 @@ ALWAYS_INLINE int wants_stack(const struct unwinder *u, const struct sample *s, 
 	       (outcome == OUTCOME_NO_ROW && !u->mapping.exe) || (s->flags & SAMPLE_FROM_LEAF);
 }
 
-/* Whether a walk that seems right may have gone by old mappings. Such a sample does not wake user space. */
+/* Whether a walk that seems right may have used old mappings. Such a sample does not wake user space. */
 ALWAYS_INLINE int is_precaution(const struct process *p, int outcome)
 {
 	return p && (p->flags & PROCESS_RESTLESS) && outcome < OUTCOME_TASK_32BIT;
 }
 
 /*
- * Whether user space should walk from the leaf, where every register is known: rows cannot
- * express the rule, or may have been old.
+ * Whether user space should walk from the leaf, where every register is known: rows cannot express the rule, or may
+ * have been old.
  */
 ALWAYS_INLINE int wants_leaf(const struct process *p, int outcome)
 {
@@ -56,7 +56,7 @@ ALWAYS_INLINE int wants_leaf(const struct process *p, int outcome)
 		outcome == OUTCOME_UNREADABLE_STACK);
 }
 
-/* Notes how a walk has ended, and where. */
+/* Stores the outcome and the last registers of a walk. */
 ALWAYS_INLINE void end_walk(const struct unwinder *u, struct sample *s, int outcome)
 {
 	s->outcome = (__u8)outcome;

@@ -11,10 +11,9 @@
 #include "window.h"
 
 /*
- * No rule for pc: take the caller from the frame pointer. The record at fp must
- * look like one: aligned, not below sp, and pointing up the stack. Once one
- * record has led here, the chain is trusted to go on to another stack, as Go's
- * does from a thread's own stack to that of the goroutine, a few times.
+ * No rule for pc: take the caller from the frame pointer. The record at fp must look like one: aligned, not below sp,
+ * and pointing up the stack. After one record has led here, the chain may continue on another stack, as Go's does from
+ * a thread's own stack to the goroutine's, a few times.
  */
 ALWAYS_INLINE int step_frame_pointer(struct unwinder *u, __u64 *zero_at)
 {
@@ -23,8 +22,8 @@ ALWAYS_INLINE int step_frame_pointer(struct unwinder *u, __u64 *zero_at)
 	int chained = u->frame_flags & FRAME_POINTER;
 
 	/*
-	 * Zero, or a record of zeros, marks the outermost frame; but in the first one fp may be anything, and
-	 * in others, too, where a caller has another use for the register.
+	 * Zero, or a record of zeros, marks the outermost frame. But in the first frame fp may be anything, and also in
+	 * other frames, if a caller has another use for the register.
 	 */
 	if (!fp && chained) {
 		*zero_at = u->regs.sp;
@@ -81,7 +80,7 @@ enum { GREG_R8, GREG_R9, GREG_R10, GREG_R11, GREG_R12, GREG_R13, GREG_R14, GREG_
        GREG_RBX, GREG_RDX, GREG_RAX, GREG_RCX, GREG_RSP, GREG_RIP, GREGS };
 /* clang-format on */
 
-/* What a signal interrupted is like a leaf: exact pc, every register known. */
+/* The interrupted frame of a signal is like a leaf: exact pc, every register known. */
 ALWAYS_INLINE int step_signal(struct unwinder *u, __s32 off)
 {
 	__u64 g[GREGS];
@@ -150,7 +149,7 @@ ALWAYS_INLINE int find_cfa(struct unwinder *u, const struct wide_rule *rule, __u
 	return OUTCOME_UNSUPPORTED_RULE;
 }
 
-/* Finds the return address; 0 is an answer too. */
+/* Finds the return address, which may be 0. */
 ALWAYS_INLINE int find_return_address(struct unwinder *u, const struct wide_rule *rule, __u64 cfa, __u64 *ra)
 {
 	__u64 at;
@@ -218,8 +217,8 @@ ALWAYS_INLINE int find_frame_pointer(struct unwinder *u, const struct wide_rule 
 		break;
 	case FP_AT_FP:
 		/*
-		 * GCC says this of functions that realign their stack, up to their last
-		 * instruction. But when the frame is gone, fp is the caller's already.
+		 * GCC has this rule in functions that realign their stack, up to their last instruction. But when the
+		 * frame is gone, fp is already the caller's.
 		 */
 		at = u->regs.fp + rule->fp_off;
 		if (at < u->regs.sp || at >= cfa) {
@@ -239,9 +238,8 @@ ALWAYS_INLINE int find_frame_pointer(struct unwinder *u, const struct wide_rule 
 }
 
 /*
- * Takes the caller from the record that the frame pointer is known to point to.
- * The caller's stack may be another one, below this one: the rule is for
- * functions that go from stack to stack. A frame pointer of zero is the end.
+ * Takes the caller from the record to which the frame pointer is known to point. The caller may be on another
+ * stack, below this one: the rule is for functions that switch stacks. A frame pointer of zero is the end.
  */
 ALWAYS_INLINE int step_record(struct unwinder *u, const struct wide_rule *rule)
 {
@@ -264,7 +262,9 @@ ALWAYS_INLINE int step_record(struct unwinder *u, const struct wide_rule *rule)
 	return OUTCOME_UNSET;
 }
 
-/* Finds the descriptor of the goroutine on whose stack the thread is, or of the runtime's own for the thread. */
+/*
+ * Finds the descriptor of the goroutine on whose stack the thread is, or of the runtime's own goroutine for the thread.
+ */
 ALWAYS_INLINE int find_descriptor(const struct unwinder *u, const struct wide_rule *rule, __u64 *g)
 {
 #if defined(__TARGET_ARCH_arm64)
@@ -303,10 +303,10 @@ ALWAYS_INLINE int enter_caller(__u64 *saved, __u64 *kept)
 }
 
 /*
- * Goes on where the goroutine was left that the thread runs, as the runtime's own functions do that work for it on the
- * thread's stack. The runtime keeps the registers of the last time that the goroutine was left, so a walk goes there once.
- * They are believed if goroutine and thread know each other. A thread that has come through the scheduler, or runs no
- * goroutine any more, has no frames of a goroutine.
+ * Continues in the goroutine that the thread runs, if functions of the runtime work for it on the thread's stack. The
+ * runtime keeps the registers of the last time that the goroutine was left, so a walk goes there only once. The
+ * registers are valid if goroutine and thread refer to each other. A thread that has come through the scheduler, or no
+ * longer runs a goroutine, has no frames of a goroutine.
  */
 ALWAYS_INLINE int step_goroutine(struct unwinder *u, const struct wide_rule *rule)
 {
@@ -353,9 +353,9 @@ ALWAYS_INLINE int step_goroutine(struct unwinder *u, const struct wide_rule *rul
 }
 
 /*
- * Whether a rule may lead to another stack that lies lower: a function that lets another one run on a stack of its own, as
- * Rust's stacker and gcc's __morestack do, finds its frame by a register or by a word that it has saved. A few times only,
- * so that the walk ends.
+ * Whether a rule may lead to another stack at lower addresses: a function that runs another function on a separate
+ * stack, as Rust's stacker and gcc's __morestack do, finds its frame by a register or by a word that it has saved. This
+ * is allowed a few times only, so that the walk ends.
  */
 ALWAYS_INLINE int may_leave_stack(const struct unwinder *u, const struct wide_rule *rule)
 {
@@ -364,9 +364,8 @@ ALWAYS_INLINE int may_leave_stack(const struct unwinder *u, const struct wide_ru
 }
 
 /*
- * Replaces the registers by the caller's. OUTCOME_UNSET: there is a caller. With
- * OUTCOME_COMPLETE_FP, zero_at is where a zero was found that must be at the end of
- * its stack to mean that.
+ * Replaces the registers by the caller's. OUTCOME_UNSET: there is a caller. With OUTCOME_COMPLETE_FP, zero_at is where
+ * a zero was found: the walk is complete only if that is at the end of its stack.
  */
 ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, __u64 *zero_at)
 {
@@ -388,8 +387,8 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 	if (r)
 		return r;
 	/*
-	 * Only a frame whose return address is in a register may be of no size: a leaf
-	 * of arm64, or x86's vfork. Such a rule works once, so the walk still ends.
+	 * Only a frame whose return address is in a register may have no size: a leaf of arm64, or x86's vfork. Such a
+	 * rule works once, so the walk still ends.
 	 */
 	__u8 ra_rule = rule->rules >> 4;
 	int leaves = cfa < u->regs.sp;
@@ -404,7 +403,7 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 	if (leaves && !called_from(ra))
 		return OUTCOME_NO_PROGRESS; /* the register has another use */
 	if (!ra) {
-		/* The end of a stack that a program made for itself is not known; fp = 0 marks it, too. */
+		/* The end of a stack that a program allocated for itself is not known; fp = 0 also marks it. */
 		*zero_at = fp ? cfa : ANYWHERE;
 		return OUTCOME_COMPLETE_FP;
 	}
@@ -428,7 +427,7 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 	return OUTCOME_UNSET;
 }
 
-/* Goes to the caller. A zero is the end of a stack only where that may be. */
+/* Goes to the caller. A zero is the end of a stack only where the stack can end. */
 ALWAYS_INLINE int apply_rule(struct unwinder *u, const struct wide_rule *rule)
 {
 	__u64 zero_at = ANYWHERE;

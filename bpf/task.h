@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What the kernel knows of the current task: its registers, where its stacks end. */
+/* The current task: its registers, and the ends of its stacks. */
 #ifndef HEADWATER_TASK_H
 #define HEADWATER_TASK_H
 
@@ -59,7 +59,7 @@ ALWAYS_INLINE void leave_breakpoint(struct unwinder *u, const struct entry *entr
 extern void asm_exc_int3 __ksym __weak; /* from 5.8 on; calls the handler of a breakpoint */
 enum { ENTRY_CODE_BYTES = 64 };
 
-/* Whether a push of one byte may just have put that word on the stack. */
+/* Whether a one-byte push may just have put that word on the stack. */
 ALWAYS_INLINE int is_pushed(const struct unwinder *u, __u64 word)
 {
 	int same = 0;
@@ -71,9 +71,9 @@ ALWAYS_INLINE int is_pushed(const struct unwinder *u, __u64 word)
 
 /*
  * The breakpoint of a uprobe is one byte. When the kernel starts to handle it, the pc is after that byte, inside an
- * instruction that was not executed, so the walk starts at the instruction. Padding has the same byte, so the byte counts
- * only where the kernel is in the handler of breakpoints. There the kernel also does itself what
- * a push of a register would have done, and the pc is right then.
+ * instruction that was not executed, so the walk starts at the instruction. Padding has the same byte, so the byte
+ * counts only while the kernel is in the handler of breakpoints. There the kernel also emulates the push of a register,
+ * and the pc is right then.
  */
 ALWAYS_INLINE void leave_breakpoint(struct unwinder *u, const struct entry *entry)
 {
@@ -90,7 +90,7 @@ ALWAYS_INLINE void leave_breakpoint(struct unwinder *u, const struct entry *entr
 }
 #endif
 
-/* Notes whether the thread has met uprobes, and which of its calls have a return probe. */
+/* Notes whether the thread has hit uprobes, and which of its calls have a return probe. */
 ALWAYS_INLINE void note_probes(struct unwinder *u)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -106,8 +106,8 @@ ALWAYS_INLINE void note_probes(struct unwinder *u)
 }
 
 /*
- * At a uprobe the CPU steps over a copy of the instruction, in a page of the process that is nobody's code. The walk
- * begins at the instruction itself.
+ * At a uprobe the CPU steps over a copy of the instruction, in a page of the process that has no other code. The walk
+ * starts at the instruction itself.
  */
 ALWAYS_INLINE void leave_copied_instruction(struct unwinder *u)
 {
@@ -132,9 +132,9 @@ ALWAYS_INLINE void begin_walk(struct unwinder *u)
 }
 
 /*
- * Begins a walk at the user's leaf frame of a task that is in the kernel, or returns the outcome that says why there is
- * none. It is a function of its own, so that the registers are not on the stack of a program that calls others: kernels
- * such as 6.1 round up to 32 bytes what each of them uses.
+ * Starts a walk at the user's leaf frame of a task that is in the kernel, or returns the outcome that says why there is
+ * none. It is a separate function, so that the registers are not on the stack of a program that calls other functions:
+ * kernels such as 6.1 round up the stack of each function to 32 bytes.
  */
 static __attribute__((noinline)) int find_entry_registers(struct unwinder *u)
 {
@@ -161,7 +161,7 @@ static __attribute__((noinline)) int find_entry_registers(struct unwinder *u)
 	return OUTCOME_UNSET;
 }
 
-/* Begins a walk at the user's registers, or returns the outcome that says why it does not. */
+/* Starts a walk at the user's registers, or returns the outcome that says why it does not. */
 ALWAYS_INLINE int begin_user_walk(sampled_regs *regs, struct unwinder *u, struct sample *s)
 {
 	begin_walk(u);
@@ -178,21 +178,21 @@ ALWAYS_INLINE int begin_user_walk(sampled_regs *regs, struct unwinder *u, struct
 	return OUTCOME_UNSET;
 }
 
-/* Begins a walk at the user's leaf frame, or returns the outcome that says why there is none. regs are the CPU's. */
+/* Starts a walk at the user's leaf frame, or returns the outcome that says why there is none. regs are the CPU's. */
 ALWAYS_INLINE int find_user_registers(sampled_regs *regs, struct unwinder *u, struct sample *s)
 {
 	return REGS_IN_USER_MODE(regs) ? begin_user_walk(regs, u, s) : find_entry_registers(u);
 }
 
-/* Where the kernel began the stack of the program's first thread: above are its arguments and environment. */
+/* Where the kernel started the stack of the program's first thread: above are its arguments and environment. */
 ALWAYS_INLINE __u64 first_stack_word(void)
 {
 	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm, start_stack);
 }
 
 /*
- * The number of the program that the current task runs: the kernel counts the programs that a process has executed, from
- * its first ancestor on. 0 while a program is being replaced: the new program has no stack then.
+ * The number of the program that the current task runs: the kernel counts the programs that a process has executed,
+ * from its first ancestor on. 0 while a program is being replaced: the new program has no stack then.
  */
 ALWAYS_INLINE __u32 current_exec(void)
 {
@@ -201,15 +201,15 @@ ALWAYS_INLINE __u32 current_exec(void)
 	return first_stack_word() ? (__u32)BPF_CORE_READ(task, self_exec_id) : 0;
 }
 
-/* Of the current thread. */
+/* The thread pointer of the current thread. */
 ALWAYS_INLINE __u64 thread_pointer(void)
 {
 	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), THREAD_POINTER);
 }
 
 /*
- * What C libraries keep of a thread, above the frames on the stack that they have
- * given it; 0 if that is elsewhere. On x86 it begins with its own address.
+ * The descriptor that C libraries keep of a thread, above the frames on the stack that they gave it; 0 if it is
+ * elsewhere. On x86 it starts with its own address.
  */
 ALWAYS_INLINE __u64 thread_descriptor(void)
 {
@@ -225,9 +225,8 @@ ALWAYS_INLINE __u64 thread_descriptor(void)
 }
 
 /*
- * Where the stack at sp ends; 0 if that is not known. The stack of a program's first
- * thread ends where the kernel began it. That of another ends where frame pointers end,
- * or else at the thread's descriptor.
+ * Where the stack at sp ends; 0 if not known. The stack of a program's first thread ends where the kernel started it.
+ * The stack of another thread ends where frame pointers end, or else at the thread's descriptor.
  */
 ALWAYS_INLINE __u64 end_of_stack(__u64 sp, __u64 by_frame_pointers)
 {
@@ -243,9 +242,9 @@ ALWAYS_INLINE __u64 end_of_stack(__u64 sp, __u64 by_frame_pointers)
 }
 
 /*
- * Where the region begins in which a frame of the stack that addr is on can be the
- * outermost one; 0 if that is not known. The stack of a program's first thread ends
- * where the kernel began it, that of another below what the C library keeps of the thread.
+ * Start of the region in which a frame of the stack that addr is on can be the outermost one; 0 if not known. The stack
+ * of a program's first thread ends where the kernel started it, the stack of another thread below the C library's
+ * descriptor of the thread.
  */
 ALWAYS_INLINE __u64 last_frames(__u64 addr)
 {
@@ -266,7 +265,7 @@ ALWAYS_INLINE int stack_ends_at(__u64 addr)
 	return from && addr >= from;
 }
 
-/* The program is being replaced: the user registers are of one that is gone, or not there yet. */
+/* Whether the program is being replaced: the user registers are of a program that is gone, or not there yet. */
 ALWAYS_INLINE int in_execve(const struct sample *s)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

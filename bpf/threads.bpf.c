@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
- * A pass over threads: an iterator that writes one record of each to who reads it. Nobody
- * is stopped. A thread that is on no CPU keeps its registers and stacks until it is on one
- * again, which its count of switches shows.
+ * A pass over threads: an iterator that writes a record of each thread to its reader. No thread is stopped. A thread
+ * that is on no CPU keeps its registers and stacks until it is on one again, which its count of switches shows.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -44,8 +43,8 @@ struct sched_entity {
 } __attribute__((preserve_access_index));
 struct sched_info {
 	unsigned long long last_arrival; /* on a CPU */
-	unsigned long long run_delay; /* ns that it was queued for a CPU, ever */
-	unsigned long long last_queued; /* for one; 0: it is not queued */
+	unsigned long long run_delay; /* ns that it was queued for a CPU, in its life */
+	unsigned long long last_queued; /* for a CPU; 0 if it is not queued */
 } __attribute__((preserve_access_index));
 struct thread_info {
 	__u32 cpu;
@@ -77,35 +76,36 @@ struct task_struct___old {
 
 enum {
 	PF_KTHREAD = 0x00200000,
-	MAX_TAKES = 3, /* of a thread that has run while it was looked at */
+	MAX_TAKES = 3, /* of a thread that runs while it is read */
 	TASK_FROZEN = 0x8000, /* from 6.1 on, see include/linux/sched.h */
 };
 
-/* Whose threads are written; 0: those of all. User space sets them before it reads. */
+/* The process or thread that is written; 0 means all. User space sets them before it reads. */
 volatile __u32 only_pid = 0;
 volatile __u32 only_tid = 0;
 
 /*
- * 0, or the number of the check: threads whose mark has neither it nor the one after it are left out. Nothing but where
- * they are is read of the first, all of the others, whose marks say from then on where they are.
+ * 0, or the number of the check: threads whose mark has neither this number nor the next one are left out. The check
+ * reads only the place of a thread with this number. It reads all of a thread with the next number, and sets its mark
+ * to the place.
  */
 volatile __u32 only_check = 0;
 
 /*
- * 0, or the number of the pass by marks: threads of the kernel, those of unwanted processes and those that are where
- * their mark has them are left out. The last are credited with `interval`, and counted.
+ * 0, or the number of the pass by marks: threads of the kernel, threads of unwanted processes and threads that are
+ * where their mark has them are left out. The last are credited with `interval`, and counted.
  */
 volatile __u32 pass = 0;
-volatile __u32 unwanted = 0; /* what those of unwanted_processes have that are unwanted now */
+volatile __u32 unwanted = 0; /* value in unwanted_processes of the processes that are unwanted now */
 volatile __u64 interval = 0; /* ns */
 volatile __u32 stayed = 0;
 
 /* When the reader of a pass, and of the checks after it, came to its CPU, by the clock of that CPU's queue. */
 volatile __u64 arrived = 0;
 volatile __u32 arrived_cpu = 0;
-volatile __u32 arrived_pass = 0; /* that pass; 0: none */
+volatile __u32 arrived_pass = 0; /* the number of that pass; 0 if none */
 
-/* By process ID. Those that have ended make room for others. */
+/* By process ID. Entries of processes that have ended are evicted in time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_UNWANTED);
@@ -124,7 +124,7 @@ struct {
 const volatile struct thread_enums thread_enums = {};
 
 /*
- * The task of an iterator is one whose fields can be loaded, which takes a tenth of a call that reads them. A barrier
+ * The fields of an iterator's task can be loaded directly, which takes a tenth of the time of a helper call. A barrier
  * keeps loads in order.
  */
 #define BARRIER asm volatile("" ::: "memory")
@@ -167,8 +167,8 @@ ALWAYS_INLINE __u64 last_run(struct task_struct *task)
 }
 
 /*
- * Sets for how long the thread has not run. The scheduler's clock cannot be read, but the thread
- * that reads this file runs now, and what the scheduler last noted of it is younger than a tick.
+ * Sets how long the thread has not run. The scheduler's clock cannot be read, but the thread that reads this file runs
+ * now, and the scheduler's last time for it is younger than a tick.
  */
 ALWAYS_INLINE void take_since(struct task_struct *task, struct thread *t)
 {
@@ -180,7 +180,7 @@ ALWAYS_INLINE void take_since(struct task_struct *task, struct thread *t)
 	t->flags |= THREAD_SINCE;
 }
 
-/* The number of the system call that the thread is in, negative if it is in none. at are its registers. */
+/* The number of the system call that the thread is in, negative if it is in none. at points to its registers. */
 ALWAYS_INLINE __s64 call_of(const char *at)
 {
 #if defined(__TARGET_ARCH_arm64)
@@ -248,8 +248,8 @@ ALWAYS_INLINE void take_returns(struct task_struct *task, struct thread *t)
 }
 
 /*
- * Sets whether the thread runs, and how often it has left a CPU. In this order: if it does not run, the count has its
- * last leaving.
+ * Sets whether the thread runs, and how often it has left a CPU. In this order: if it does not run, the count includes
+ * the last time that it left one.
  */
 ALWAYS_INLINE void take_switches(struct task_struct *task, struct thread *t)
 {
@@ -260,8 +260,8 @@ ALWAYS_INLINE void take_switches(struct task_struct *task, struct thread *t)
 }
 
 /*
- * When the reader took this CPU, by the clock of the CPU's queue. Other threads may have interrupted the reader since: the
- * thread that it displaced first waits all the while.
+ * When the reader took this CPU, by the clock of the CPU's queue. Other threads may have interrupted the reader since:
+ * the thread that it displaced first waits all the time.
  */
 ALWAYS_INLINE __u64 reader_came(__u32 cpu)
 {
@@ -277,7 +277,7 @@ ALWAYS_INLINE __u64 reader_came(__u32 cpu)
 }
 
 /*
- * Whether a thread is queued for the CPU that the reader took: it would run if nobody looked. Both times are of the
+ * Whether a thread is queued for the CPU that the reader took, and would run without the reader. Both times are of the
  * clock of that CPU's queue.
  */
 ALWAYS_INLINE int displaced(struct task_struct *task)
@@ -299,7 +299,7 @@ ALWAYS_INLINE int is_where(struct thread_mark *mark, struct task_struct *task)
 	return mark->switches == task->nvcsw + task->nivcsw;
 }
 
-/* Sets what the mark of a thread says. Returns whether it is left out: it is unwanted, or there is nothing new of it. */
+/* Reads and updates the mark of a thread. Returns whether the thread is left out: it is unwanted, or unchanged. */
 ALWAYS_INLINE int take_mark(struct task_struct *task, struct thread *t)
 {
 	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &t->tid);
@@ -324,7 +324,7 @@ ALWAYS_INLINE int take_mark(struct task_struct *task, struct thread *t)
 	return 0;
 }
 
-/* Whether a thread is looked at in this check. */
+/* Whether this check looks at a thread. */
 ALWAYS_INLINE int checked(struct task_struct *task, struct thread *t)
 {
 	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &t->tid);
@@ -339,7 +339,7 @@ ALWAYS_INLINE int checked(struct task_struct *task, struct thread *t)
 	return 1;
 }
 
-/* Takes what is no longer there when the thread has moved. */
+/* Takes the registers and stacks, which are lost when the thread moves. */
 ALWAYS_INLINE long take_place(struct task_struct *task, struct thread *t)
 {
 	t->outcome = OUTCOME_UNSET;
@@ -352,7 +352,7 @@ ALWAYS_INLINE long take_place(struct task_struct *task, struct thread *t)
 	return bytes < 0 || bytes > (long)sizeof(t->kernel) ? 0 : bytes;
 }
 
-/* Whether a thread that does not run has not run either since its switches were taken; in this order, see take_switches. */
+/* Whether a thread that does not run has not run since its switches were taken; in this order, see take_switches. */
 ALWAYS_INLINE int has_stayed(struct task_struct *task, struct thread *t)
 {
 	BARRIER;
@@ -362,7 +362,7 @@ ALWAYS_INLINE int has_stayed(struct task_struct *task, struct thread *t)
 	return t->switches == task->nvcsw + task->nivcsw;
 }
 
-/* Keeps the copy of a thread's stack if it is of where the thread is. */
+/* Keeps the copy of a thread's stack if it is of the thread's present place. */
 ALWAYS_INLINE void keep_copy(struct thread *t)
 {
 	__u32 watch = pass ? current_watch() : 0;
@@ -374,7 +374,7 @@ ALWAYS_INLINE void keep_copy(struct thread *t)
 	t->flags |= THREAD_COPIED;
 }
 
-/* Takes all of a thread but what it is known by. Returns how many bytes its kernel stack has. */
+/* Takes all of a thread except its IDs. Returns how many bytes its kernel stack has. */
 ALWAYS_INLINE long take_thread(struct task_struct *task, struct thread *t)
 {
 	t->time = bpf_ktime_get_ns();

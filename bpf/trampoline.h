@@ -22,8 +22,8 @@ ALWAYS_INLINE __s64 pushed_in_trampoline(__u64 trampoline, __u64 off)
 }
 #else
 /*
- * Bytes that the trampoline has put on the stack at an offset of its code; negative: not known. The code is a breakpoint,
- * or since Linux 6.11: push rax, rcx and r11; a system call; pop r11 and rcx; ret.
+ * Bytes that the trampoline has put on the stack at an offset of its code; negative: not known. The code is a
+ * breakpoint, or since Linux 6.11: push rax, rcx and r11; a system call; pop r11 and rcx; ret.
  */
 ALWAYS_INLINE __s64 pushed_in_trampoline(__u64 trampoline, __u64 off)
 {
@@ -51,7 +51,10 @@ ALWAYS_INLINE __s64 pushed_in_trampoline(__u64 trampoline, __u64 off)
 }
 #endif
 
-/* The address that the trampoline has replaced at a place on the stack; 0: none. Callers' places are not asked for first. */
+/*
+ * The address that the trampoline has replaced at a place on the stack; 0 if none. Ask for a callee's place before its
+ * caller's.
+ */
 ALWAYS_INLINE __u64 replaced_address(struct unwinder *u, __u64 place)
 {
 	struct return_instance *call = (struct return_instance *)u->returns;
@@ -67,9 +70,9 @@ ALWAYS_INLINE __u64 replaced_address(struct unwinder *u, __u64 place)
 }
 
 /*
- * The thread is in the trampoline, or was interrupted there: a function has returned. The kernel forgets the true address
- * while it handles the return, and puts it where `ret` takes it from; in_user says that the CPU is in user mode, and the
- * kernel has done so.
+ * The thread is in the trampoline, or was interrupted there: a function has returned. The kernel forgets the true
+ * address while it handles the return, and puts it where `ret` takes it from. in_user says that the CPU is in user
+ * mode, so the kernel has done this.
  */
 ALWAYS_INLINE void finish_return(struct unwinder *u, __u64 trampoline, int in_user)
 {
@@ -88,7 +91,7 @@ ALWAYS_INLINE void finish_return(struct unwinder *u, __u64 trampoline, int in_us
 		if (read_user(&address, sizeof(address), sp + pushed - RETURN_ADDRESS_BYTES))
 			return;
 		if (off == AFTER_SYSTEM_CALL && !in_user && address == u->regs.general[REG_RAX])
-			return; /* not yet: this is what was pushed */
+			return; /* not yet: this is the pushed rax */
 	}
 	if (!address)
 		return;
@@ -99,15 +102,15 @@ ALWAYS_INLINE void finish_return(struct unwinder *u, __u64 trampoline, int in_us
 #endif
 }
 
-/* Whether a pc may be in the trampoline: seldom in what is not probed. */
+/* Whether a pc may be in the trampoline: seldom true for other code. */
 ALWAYS_INLINE int may_be_in_trampoline(const struct unwinder *u)
 {
 	return u->probed && (u->regs.pc & (TRAMPOLINE_ALIGNMENT - 1)) < (u->exact ? TRAMPOLINE_BYTES : 1);
 }
 
 /*
- * Makes the registers, if they are of the trampoline, those of the caller of the function that returns to it. What the
- * kernel's list does not have stays as it is.
+ * If the registers are of the trampoline, makes them the registers of the caller of the function that returns to it. An
+ * address that is not in the kernel's list stays as it is.
  */
 __attribute__((noinline)) int leave_trampoline(__u32 cpu)
 {
@@ -130,7 +133,7 @@ __attribute__((noinline)) int leave_trampoline(__u32 cpu)
 	return 0;
 }
 
-/* Whether an address of the stack is that of the trampoline. */
+/* Whether an address on the stack is the trampoline's. */
 ALWAYS_INLINE int is_replaced(__u64 address)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -138,10 +141,13 @@ ALWAYS_INLINE int is_replaced(__u64 address)
 	return address && !(address & (TRAMPOLINE_ALIGNMENT - 1)) && address == TRAMPOLINE_OF(task);
 }
 
-/* What an address that may be a return address shows of itself. */
+/* The results of called_from. */
 enum { NO_CALL = 0, CALL = 1, TRAMPOLINE = 2 };
 
-/* Not inlined, so that the verifier follows its branches once, and not once for each branch of its callers. */
+/*
+ * Whether a call precedes an address. Not inlined, so that the verifier follows its branches only once, and not once
+ * for each branch of its callers.
+ */
 __attribute__((noinline)) int called_from(__u64 addr)
 {
 	if (follows_call(addr) || is_replaced(addr))
@@ -150,8 +156,8 @@ __attribute__((noinline)) int called_from(__u64 addr)
 }
 
 /*
- * Puts the true return addresses into a copy of the stack at `from`, which is `at` words from where the sample that is
- * being made begins. Where calls push no address it is not known where functions have put theirs.
+ * Puts the true return addresses into a copy of the stack at `from`, which is `at` words from the start of the sample
+ * that is being made. Where calls push no address, the places of return addresses are not known.
  */
 __attribute__((noinline)) int restore_returns(__u32 cpu, __u64 at, __u64 from, __u64 bytes)
 {

@@ -2,13 +2,13 @@
 /*
  * The state of a walk: the registers of the frame that it has come to.
  *
- * What walks touches memory only through functions that the including file defines:
+ * A walk touches memory only through functions that the including file defines:
  *   read_user(dst, size, addr)   0, or an error when addr cannot be read
  *   table_slab(index)            the slab that holds word `index`, or NULL
- * and asks others about the stack and the thread:
- *   stack_ends_at(addr)          whether no frame but that of start code can be above addr
+ * The including file also defines functions about the stack and the thread:
+ *   stack_ends_at(addr)          whether only the frame of start code can be above addr
  *   thread_pointer()             on x86
- *   called_from(addr)            0 if addr is where no call and no signal handler returns to
+ *   called_from(addr)            0 if no call and no signal handler returns to addr
  */
 #ifndef HEADWATER_UNWINDER_H
 #define HEADWATER_UNWINDER_H
@@ -26,7 +26,7 @@ enum {
 	REG_RSP = 7,
 	SIGNAL_SP = 160, /* x86: the saved sp, from the ucontext */
 	MAX_STACK_SWITCHES = 4,
-	NO_MORE_SWITCHES = 255, /* frames from here on stay on their stack, or a rule says where they go on */
+	NO_MORE_SWITCHES = 255, /* later frames stay on their stack, or a rule says where they continue */
 	WINDOW_WORDS = 64, /* of the stack, read at once: several frames' worth */
 	BELOW_RETURN_ADDRESS = 64, /* bytes where callee-saved registers may be */
 	SEARCH_STEPS = 17, /* enough for 65,535 rows or mappings a slab can hold */
@@ -50,14 +50,14 @@ struct unwinder {
 	__u8 exact; /* pc is no return address: look up pc itself */
 	__u8 full;  /* general registers are this frame's */
 	__u8 lr_valid;
-	__u8 switches; /* to a stack that lies lower; or NO_MORE_SWITCHES */
+	__u8 switches; /* switches to a lower stack so far; or NO_MORE_SWITCHES */
 	__u32 frame_flags;
 	__u64 rbx_known; /* general[REG_RBX] is this frame's, even if not `full` */
-	struct wide_rule rule; /* by which the frame is left; here, as the stacks of BPF functions are short */
-	__u64 goroutine[4]; /* sp, pc, lr and fp of one, as it is entered; here for the same reason */
-	__u64 probed; /* the kernel's struct uprobe_task of the thread; 0: none, and no return address is replaced */
-	__u64 returns; /* the kernel's struct return_instance of the innermost call that may be left; 0: none */
-	__u64 cached_generation; /* of the mappings whose rules are remembered; 0: none are */
+	struct wide_rule rule; /* by which the walk leaves the frame; here, as the stacks of BPF functions are small */
+	__u64 goroutine[4]; /* sp, pc, lr and fp of the goroutine that is entered; here for the same reason */
+	__u64 probed; /* the kernel's struct uprobe_task of the thread; 0 if none: no return address is replaced */
+	__u64 returns; /* the kernel's struct return_instance of the innermost call that may be left; 0 if none */
+	__u64 cached_generation; /* of the mappings whose rules are remembered; 0 if none are */
 	__u64 cached_stamp;
 	__u64 window_base; /* address of window[0] */
 	__u64 window[WINDOW_WORDS];
@@ -67,7 +67,7 @@ struct unwinder {
 #define EMPTY_WINDOW (1ULL << 63)
 #define NO_WINDOW (EMPTY_WINDOW + (1ULL << 62)) /* read word by word */
 
-/* Value of zero_at in find_caller: what was found means the end of the stack wherever it is. */
+/* Value of zero_at in find_caller: the zero means the end of the stack wherever it is. */
 #define ANYWHERE EMPTY_WINDOW
 
 #if defined(__TARGET_ARCH_arm64)
@@ -79,7 +79,7 @@ enum { CALL_PUSHES_RETURN_ADDRESS = 1 };
 #define STRIP_PAC(addr) (addr)
 #endif
 
-/* The frame is a caller's now: its pc is a return address, and what registers held is lost. */
+/* Prepares for the frame of a caller: its pc is a return address, and the values of most registers are lost. */
 ALWAYS_INLINE void forget_registers(struct unwinder *u)
 {
 	u->exact = 0;

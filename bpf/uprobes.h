@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What the kernel changes of a thread's registers and stack for uprobes, those of other tools too. A return probe replaces
- * the return address on the stack by that of the kernel's trampoline, which is where the page of copied instructions
- * begins, and keeps the true one in a list: the innermost call first, with the place of the address on the stack.
+ * The changes of the kernel to a thread's registers and stack for uprobes, also of other tools. A return probe replaces
+ * the return address on the stack by the address of the kernel's trampoline, at the start of the page of copied
+ * instructions. It keeps the true address in a list: the innermost call first, with the place of the address on the
+ * stack.
  */
 #ifndef HEADWATER_UPROBES_H
 #define HEADWATER_UPROBES_H
@@ -11,7 +12,7 @@
 
 /* The few fields of the kernel's types that are read, relocated when loading. */
 struct return_instance {
-	unsigned long stack; /* the stack pointer where the function began */
+	unsigned long stack; /* the stack pointer at the entry of the function */
 	unsigned long orig_ret_vaddr;
 	struct return_instance *next;
 } __attribute__((preserve_access_index));
@@ -30,11 +31,11 @@ struct uprobes_state {
 
 enum {
 	MAX_RETURN_PROBES = 64, /* of a thread at a time: the kernel's MAX_URETPROBE_DEPTH */
-	/* Bytes from where a return address is to the stack pointer after the return. */
+	/* Distance from a return address to the stack pointer after the return. */
 	RETURN_ADDRESS_BYTES = CALL_PUSHES_RETURN_ADDRESS ? 8 : 0,
 };
 
-/* Whether the kernel has the list, and its types say where. */
+/* Whether the kernel has the list, and its types describe it. */
 #define KEEPS_RETURN_ADDRESSES                                                                                   \
 	(bpf_core_field_exists(struct uprobe_task, return_instances) &&                                          \
 	 bpf_core_field_exists(struct return_instance, stack) &&                                                 \
@@ -44,8 +45,8 @@ enum {
 	 bpf_core_field_exists(struct mm_struct, uprobes_state))
 
 /*
- * Where the trampoline of a thread's process is. A child of fork has its page when it returns to user mode for the first
- * time, at the address that its thread has noted until then.
+ * Where the trampoline of a thread's process is. A child of fork has its page when it returns to user mode for the
+ * first time, at the address that its thread has noted until then.
  */
 ALWAYS_INLINE __u64 trampoline_at(struct xol_area *area, struct uprobe_task *probed)
 {
@@ -54,7 +55,7 @@ ALWAYS_INLINE __u64 trampoline_at(struct xol_area *area, struct uprobe_task *pro
 	return bpf_core_field_exists(struct uprobe_task, dup_xol_addr) ? BPF_CORE_READ(probed, dup_xol_addr) : 0;
 }
 
-/* The address that functions with a return probe return to; 0: there is none. */
+/* The address that functions with a return probe return to; 0 if there is none. */
 #define TRAMPOLINE_OF(task)                                                                                   \
 	(KEEPS_RETURN_ADDRESSES                                                                               \
 		 ? trampoline_at(BPF_CORE_READ(task, mm, uprobes_state.xol_area), BPF_CORE_READ(task, utask)) \

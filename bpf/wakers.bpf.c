@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
- * Who ends the waits of threads that are marked: loaded only when that is wanted. A wait is
- * written once, by whom it ends first, so there are no more records than marks. A thread
- * without a mark costs a look into the map of marks.
+ * Records the tasks that end the waits of marked threads. It is loaded only when needed. Only the first task that ends
+ * a wait is recorded, so there are no more records than marks. A thread without a mark costs a lookup in the map of
+ * marks.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -33,7 +33,7 @@ struct {
 	__uint(max_entries, WAKERS_BYTES);
 } wakers SEC(".maps");
 
-/* The record that is being made on a CPU. Interrupts are off meanwhile. */
+/* The record that is being made on a CPU. Interrupts are off during that time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -46,7 +46,7 @@ volatile __u64 wakers_lost = 0;
 
 const volatile struct waker_enums waker_enums = {};
 
-/* The mark of a thread if it is still in the wait that the mark is of, and nobody has ended it yet. */
+/* The mark of a thread if it is still in the wait of the mark, and no task has ended the wait yet. */
 ALWAYS_INLINE struct thread_mark *mark_of_wait(struct task_struct *task, __u32 tid)
 {
 	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &tid);
@@ -91,7 +91,7 @@ int note_waker(struct bpf_raw_tracepoint_args *ctx)
 	if (bytes < 0 || bytes > (long)sizeof(w->kernel))
 		bytes = 0;
 	w->kernel_frames = (__u32)bytes / 8;
-	/* Who looks at threads reads it then, so nobody has to be woken. */
+	/* The reader of threads reads it later, so no wakeup is needed. */
 	if (bpf_ringbuf_output(&wakers, w, __builtin_offsetof(struct waker, kernel) + bytes, BPF_RB_NO_WAKEUP))
 		__sync_fetch_and_add(&wakers_lost, 1);
 	return 0;

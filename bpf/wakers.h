@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What is written of who has ended the wait of a thread, for user space. */
+/* The record of the task that ended the wait of a thread, for user space. */
 #ifndef HEADWATER_WAKERS_H
 #define HEADWATER_WAKERS_H
 
@@ -7,7 +7,7 @@
 
 /* After the head are kernel_frames addresses, leaf first. */
 struct waker {
-	__u64 started; /* these two and tid: which wait of which thread, as in struct thread */
+	__u64 started; /* with switches and tid, the identity of the wait, as in struct thread */
 	__u64 switches;
 	__u32 tid;
 	__u32 by_pid; /* the task that ran on the CPU: it is the waker, or a waking interrupt came while it ran */
@@ -22,10 +22,10 @@ struct waker {
 _Static_assert(sizeof(struct waker) % 8 == 0, "records follow one another");
 
 enum {
-	WAKERS_BYTES = 1 << 20, /* of the buffer: the end of 2,000 waits and more */
+	WAKERS_BYTES = 1 << 20, /* of the buffer: for the ends of 2,000 waits and more */
 };
 
-/* Never read: it takes the type into BTF, from where the Go type comes. */
+/* Never read: it puts the type into BTF, from which the Go type is generated. */
 struct waker_enums {
 	struct waker waker;
 };

@@ -8,11 +8,11 @@
 #include "task.h"
 #include "trampoline.h"
 
-#include "step.h" /* asks what the others define */
+#include "step.h" /* uses definitions of the headers above */
 
 /*
- * Makes the frame that samples have of the current registers, and finds u->rule, to leave it by. Sets u->mapping: of a
- * remembered rule, its exe.
+ * Makes the sample's frame for the current registers, and finds u->rule, by which to leave it. Sets u->mapping; for a
+ * remembered rule, only its exe.
  */
 ALWAYS_INLINE int locate(struct unwinder *u, struct cached_rule *rules, struct frame *f)
 {
@@ -21,7 +21,7 @@ ALWAYS_INLINE int locate(struct unwinder *u, struct cached_rule *rules, struct f
 
 	f->flags = u->frame_flags | (u->exact ? 0 : FRAME_RETURN_ADDRESS);
 	if (is_cached(u, c, addr)) {
-		if (u->mapping.exe != c->exe) { /* it is the mapping of another one */
+		if (u->mapping.exe != c->exe) { /* the mapping is of another file */
 			u->mapping.start = u->mapping.end = 0;
 			u->mapping.exe = c->exe;
 		}
@@ -60,9 +60,8 @@ ALWAYS_INLINE void note_slot(struct sample_ring *ring, const struct frame *f, __
 }
 
 /*
- * Adds one frame of the user stack to the sample and goes on to the caller. It is a
- * global function, so that the verifier checks it once and not once a frame; state is
- * in a map, because 5.10 lets global functions take no pointers.
+ * Adds one frame of the user stack to the sample and continues with the caller. It is a global function, so that the
+ * verifier checks it once and not once a frame; state is in a map, because 5.10 lets global functions take no pointers.
  */
 __attribute__((noinline)) int walk_frame(__u32 cpu)
 {
@@ -87,20 +86,22 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	s->user_frames++;
 	if (r)
 		return r;
-	/* What a program makes for itself is analyzed before its frame pointer is believed, unless its runtime keeps that. */
+	/*
+	 * Code that a program generates is analyzed before its frame pointer is trusted, unless its runtime keeps one.
+	 */
 	if (u->rule.cfa == CFA_NONE && !f.exe && !ring->slots_wanted && (config & CONFIG_COPY_STACKS))
 		return OUTCOME_NO_ROW;
 	r = apply_rule(u, &u->rule);
-	/* Only a signal leads to an exact pc: this was its trampoline, which nobody called. */
+	/* Only a signal leads to an exact pc: this was its trampoline, which was not called. */
 	if (!r && u->exact)
 		to[1] = f.exe | (__u64)(f.flags & ~FRAME_RETURN_ADDRESS) << 32;
 	return r;
 }
 
 /*
- * A process that has executed a new program has none of the mappings that user space stored before. User space knows the
- * number of the program once it has seen a sample of it, or of the parent. Until then the first sample after an update
- * notes it: if that is of a later program, user space gives up the stack, as it knows the times of both.
+ * A process that has executed a new program has none of the mappings that user space stored before. User space knows
+ * the number of the program after it has seen a sample of it, or of the parent. Until then the first sample after an
+ * update notes it: if that is of a later program, user space drops the stack, as it knows the times of both.
  */
 ALWAYS_INLINE int is_same_program(struct process *p, const struct sample *s)
 {

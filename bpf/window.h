@@ -6,9 +6,8 @@
 #include "unwinder.h"
 
 /*
- * Reads a word of the stack. A read of 512 bytes costs hardly more than one of
- * 8, and serves the frames above as well. Near the end of the stack, where it
- * fails, words are read one by one.
+ * Reads a word of the stack. A read of 512 bytes costs hardly more than one of 8, and also serves the frames above.
+ * Near the end of the stack, where it fails, words are read one by one.
  */
 ALWAYS_INLINE int read_word(struct unwinder *u, __u64 addr, __u64 *value)
 {

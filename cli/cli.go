@@ -1,5 +1,5 @@
-// Package cli is the command line of headwater. Each command is a file: it declares
-// flags, checks what the user wrote, calls the packages that do the work, and prints.
+// Package cli is the command line of headwater. Each command has its own file, which declares flags, checks the
+// arguments, calls the packages that do the work, and prints the results.
 package cli
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/headwater/headwater/ebpf/printable"
 )
 
-// Execute runs the command that the arguments of the process name, prints its error
-// if it fails, and returns the exit code.
+// Execute runs the command that the arguments of the process select, prints its error if it fails, and returns the exit
+// code.
 func Execute() int {
 	root := Command()
 	root.SetErr(printable.NewWriter(os.Stderr))
-	if isTerminal(os.Stdout) { // else it may be a profile
+	if isTerminal(os.Stdout) { // otherwise the output may be a profile
 		root.SetOut(printable.NewWriter(os.Stdout))
 	}
 	return exitCode(root.Execute()) // cobra prints the error
 }
 
-// exitError is an error of a command that ends with another exit code than 1.
+// exitError is the error of a command whose exit code is not 1.
 type exitError struct {
 	error
 	code int
@@ -59,7 +59,7 @@ changed or restarted. Profiling takes root, or the capabilities that doctor name
 		Args:         knownCommand,
 		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cobra.EnableCommandSorting = false // they stand in the order of groups
+	cobra.EnableCommandSorting = false // keep the order of the groups
 	for i, group := range groups() {
 		id := string(rune('a' + i))
 		root.AddGroup(&cobra.Group{ID: id, Title: group.title})
@@ -73,13 +73,13 @@ changed or restarted. Profiling takes root, or the capabilities that doctor name
 	return root
 }
 
-// group is a part of the commands, as help shows them.
+// group is a group of commands in the help text.
 type group struct {
 	title    string
 	commands []*cobra.Command
 }
 
-// groups lists the commands, each of which has a file.
+// groups lists the commands.
 func groups() []group {
 	return []group{
 		{"Look at this host now:", []*cobra.Command{
@@ -113,8 +113,8 @@ func groups() []group {
 	}
 }
 
-// version returns the version that the Go toolchain has stamped into the binary:
-// the module's, or the commit that it was built from.
+// version returns the version that the Go toolchain has stamped into the binary: the module's version, or the commit of
+// the build.
 func version() string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -142,8 +142,8 @@ Error: 2 of 3 configurations are not valid
 `, stderr)
 }
 
-// TestValidateModules: imports and modules are read from files and over HTTP,
-// and what is wrong inside is shown with its own text.
+// TestValidateModules: imports and modules are read from files and over HTTP, and errors inside them are shown with
+// their own text.
 func TestValidateModules(t *testing.T) {
 	library := "declare \"comp\" {\n\targument \"size\" { }\n\tpyroscope.write \"w\" {\n\t\texternal_labels = " +
 		"argument.size.value\n\t}\n}\n"
@@ -368,7 +368,7 @@ func (r *running) hangs() {
 	require.NoError(r.t, err)
 	first := make([]byte, 1)
 	require.NoError(r.t, conn.SetReadDeadline(time.Now().Add(2*time.Minute)))
-	_, err = conn.Read(first) // the answer has begun
+	_, err = conn.Read(first) // the answer has started
 	require.NoError(r.t, err)
 }
 
@@ -379,9 +379,8 @@ func TestRequestsDoNotHoldUpTheEnd(t *testing.T) {
 	r.exits(0)
 }
 
-// TestSecondSignalEndsAtOnce sends a second signal while an open request holds up the clean
-// stop of the first one, for a second. An attempt whose second signal was later than that, on
-// a machine that does much else, shows nothing.
+// TestSecondSignalEndsAtOnce sends a second signal while an open request delays the clean stop after the first one, for
+// a second. An attempt in which a busy machine delays the second signal by more than that is inconclusive.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	config := writeConfig(t, "")
 	for range 20 {

@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// completionCommand replaces cobra's own, whose help is long and whose errors end with another exit code.
+// completionCommand replaces cobra's own command, whose help is long and whose errors have another exit code.
 func completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
@@ -42,7 +42,7 @@ Debian's package bash-completion, or that of another distribution.`,
 	}
 }
 
-// completeProcesses lets the shell complete flags that take PIDs, with commas between them.
+// completeProcesses lets the shell complete flags that take a list of PIDs, separated by commas.
 func completeProcesses(cmd *cobra.Command, flags ...string) {
 	for _, name := range flags {
 		err := cmd.RegisterFlagCompletionFunc(name,
@@ -50,12 +50,12 @@ func completeProcesses(cmd *cobra.Command, flags ...string) {
 				return processes(begun), cobra.ShellCompDirectiveNoFileComp
 			})
 		if err != nil {
-			panic(err) // there is no such flag: any test of the command line shows it
+			panic(err) // no such flag: every test of the command line would fail
 		}
 	}
 }
 
-// completeWords lets the shell complete a flag that takes one of these.
+// completeWords lets the shell complete a flag that takes one of words.
 func completeWords(cmd *cobra.Command, flag string, words []string) {
 	all := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(flag, all); err != nil {
@@ -63,13 +63,13 @@ func completeWords(cmd *cobra.Command, flag string, words []string) {
 	}
 }
 
-// completeSelection lets the shell complete the flags of samplingFlags that say what is sampled.
+// completeSelection lets the shell complete the flags of samplingFlags that select samples.
 func completeSelection(cmd *cobra.Command) {
 	completeProcesses(cmd, "pid", "tid")
 	completeContainers(cmd)
 }
 
-// completeProcess completes the one PID that a command takes.
+// completeProcess completes the PID argument of a command.
 func completeProcess(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -77,12 +77,12 @@ func completeProcess(_ *cobra.Command, args []string, begun string) ([]string, c
 	return processes(begun), cobra.ShellCompDirectiveNoFileComp
 }
 
-// processes lists the processes of this host that have a command line, the newest first, each as what follows the last
-// comma of what is begun.
+// processes lists the processes of this host that have a command line, newest first, as completions of the last element
+// of the comma-separated list begun.
 func processes(begun string) (found []string) {
 	const most = 60 // characters of a command
 	before := begun[:strings.LastIndexByte(begun, ',')+1]
-	pids, _ := procfs.Default.PIDs() // without a list there is nothing to offer
+	pids, _ := procfs.Default.PIDs() // without a list there are no completions
 	slices.Sort(pids)
 	for _, pid := range slices.Backward(pids) {
 		word := before + strconv.FormatUint(uint64(pid), 10)
@@ -91,7 +91,7 @@ func processes(begun string) (found []string) {
 		}
 		command, err := procfs.Default.Cmdline(pid)
 		if command = strings.Join(strings.Fields(command), " "); err != nil || command == "" {
-			continue // it has ended, or is the kernel's
+			continue // it has ended, or is a kernel thread
 		}
 		if letters := []rune(command); len(letters) > most {
 			command = string(letters[:most-1]) + "…"
@@ -109,7 +109,7 @@ func completeContainers(cmd *cobra.Command) {
 			if ctx == nil {
 				ctx = context.Background()
 			}
-			all, _ := containers.Running(ctx) // without a list there is nothing to offer
+			all, _ := containers.Running(ctx) // without a list there are no completions
 			return offered(all), cobra.ShellCompDirectiveNoFileComp
 		})
 	if err != nil {
@@ -117,9 +117,9 @@ func completeContainers(cmd *cobra.Command) {
 	}
 }
 
-// offered are the names and IDs of containers.
+// offered lists the names and IDs of containers as completions.
 func offered(all []containers.Container) (found []string) {
-	const digits = 12 // that engines show of an ID
+	const digits = 12 // engines show this many digits of an ID
 	for _, c := range all {
 		id := c.ID[:min(len(c.ID), digits)]
 		for _, name := range c.Names {

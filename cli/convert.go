@@ -85,7 +85,8 @@ func convertYAML(cmd *cobra.Command, file, server, output string) error {
 	return writeResult(cmd, made, output, "key", "the receiver has no such key that is known here; it is left out")
 }
 
-// writeResult writes a configuration, and says what has no equal. thing is what was read: a flag or a key.
+// writeResult writes a configuration, and reports the flags or keys without an equivalent. thing is the kind of input:
+// a flag or a key.
 func writeResult(cmd *cobra.Command, made *convert.Result, output, thing, unknown string) error {
 	text, err := river.Format("made", []byte(made.River))
 	if err != nil {
@@ -106,7 +107,7 @@ func writeResult(cmd *cobra.Command, made *convert.Result, output, thing, unknow
 	return nil
 }
 
-// convertFile checks a configuration, which is River already.
+// convertFile checks a configuration that is already in River.
 func convertFile(cmd *cobra.Command, file, output string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConvert: what is made of flags is a valid configuration that has their values.
+// TestConvert: flags become a valid configuration with their values.
 func TestConvert(t *testing.T) {
 	for name, test := range map[string]struct {
 		args, river, said []string
@@ -89,7 +89,7 @@ service:
     profiles: {receivers: [profiling], exporters: [debug]}
 `
 
-// TestConvertCollector: the receiver's values are kept, and what has no equal is said with its line.
+// TestConvertCollector: the receiver's values are kept, and keys without an equivalent are reported with their line.
 func TestConvertCollector(t *testing.T) {
 	dir := t.TempDir()
 	file, made := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "c.river")

@@ -35,7 +35,7 @@ type diffFlags struct {
 
 func diffCommand() *cobra.Command {
 	o := compare.DefaultOptions()
-	o.Per = compare.PerCPU // what other programs do changes how much a program gets of a second
+	o.Per = compare.PerCPU // CPU time per second depends on what other programs run
 	f := diffFlags{}
 	cmd := &cobra.Command{
 		Use:   "diff [flags] BASE[,BASE...] NEW[,NEW...]",
@@ -156,7 +156,7 @@ func (f *diffFlags) options(args []string) (compare.Options, error) {
 	return o, o.Validate()
 }
 
-// read reads profiles with commas between them, and groups them if that is wanted.
+// read reads profiles whose names are separated by commas, and groups them if requested.
 func (f *diffFlags) read(cmd *cobra.Command, names string) (profiles []*profile.Profile, err error) {
 	for name := range strings.SplitSeq(names, ",") {
 		p, err := profilefile.Read(cmd.Context(), name, cmd.InOrStdin())
@@ -173,7 +173,7 @@ func (f *diffFlags) read(cmd *cobra.Command, names string) (profiles []*profile.
 	return profiles, nil
 }
 
-// things are what is compared, one and many.
+// things returns the noun for the compared entries, singular and plural.
 func (f *diffFlags) things() (one, many string) {
 	if f.by != "" {
 		return "value of " + f.by, "values of " + f.by
@@ -181,7 +181,7 @@ func (f *diffFlags) things() (one, many string) {
 	return "function", "functions"
 }
 
-// grown returns how many functions became more expensive.
+// grown returns the number of functions that became more expensive.
 func grown(r *compare.Report) (n int) {
 	for _, c := range r.Changed {
 		if c.Low > 1 {
@@ -230,7 +230,7 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 	return err
 }
 
-// lostOf says what a side lost, from a thousandth on.
+// lostOf describes a side's share of lost samples, or "" below 0.1 %.
 func lostOf(s *compare.Side) string {
 	if s.Lost == nil || *s.Lost < 0.001 {
 		return ""
@@ -238,7 +238,7 @@ func lostOf(s *compare.Side) string {
 	return fmt.Sprintf("%.1f %% of samples lost", 100**s.Lost)
 }
 
-// didOf says how many units of work a side did, if that is known.
+// didOf describes a side's number of units of work, or "" if it is unknown.
 func didOf(s *compare.Side) string {
 	if s.Count == 0 {
 		return ""
@@ -246,8 +246,8 @@ func didOf(s *compare.Side) string {
 	return fmt.Sprintf("for %.10g units of work ", s.Count)
 }
 
-// shownUnit returns the unit that values are shown in, and how many of it a value is: a unit of work may take so little
-// that seconds are hard to read.
+// shownUnit returns the unit in which values are shown, and the factor to convert a value to it: a unit of work may
+// take so little time that seconds are hard to read.
 func shownUnit(r *compare.Report) (scale float64, unit string) {
 	if r.Per != compare.PerCount || r.Unit != "seconds" {
 		return 1, r.Unit
@@ -268,7 +268,7 @@ func tookOf(s *compare.Side) string {
 	return fmt.Sprintf("in %.1f s", s.Seconds)
 }
 
-// row is what is said of a function. Its values are scale times as large in the unit that is shown.
+// row formats the row of a function. scale converts its values to the shown unit.
 func row(c *compare.Change, certain bool, scale float64) string {
 	change, between := "new", "at least "+percentMore(c.Low)
 	if c.Base > 0 {
@@ -290,7 +290,7 @@ func functionOf(c *compare.Change) string {
 	return c.Name + "  (" + c.Binary + ")"
 }
 
-// percentBetween says how much more a change is, and its bounds.
+// percentBetween formats a change in percent, and its bounds.
 func percentBetween(c *compare.Change) string {
 	if c.Base <= 0 {
 		return "new"
@@ -302,10 +302,10 @@ func percentBetween(c *compare.Change) string {
 	return text + " (between " + percentMore(c.Low) + " and " + percentMore(*c.High) + ")"
 }
 
-// percentMore says how much more a ratio is: "+20 %" for 1.2.
+// percentMore formats a ratio as a difference: "+20 %" for 1.2.
 func percentMore(ratio float64) string { return fmt.Sprintf("%+.0f %%", 100*(ratio-1)) }
 
-// conclusion says what the comparison found in a sentence or two.
+// conclusion states the result of the comparison in a sentence or two.
 func conclusion(r *compare.Report, f *diffFlags) string {
 	_, unit := shownUnit(r)
 	values := map[compare.Per]string{
@@ -337,7 +337,7 @@ func conclusion(r *compare.Report, f *diffFlags) string {
 	return text
 }
 
-// spread says by how much runs differ by themselves.
+// spread says by how much runs of the same program differ.
 func spread(r *compare.Report) string {
 	if r.Spread == nil {
 		return "How much runs differ by themselves is not known of one."
@@ -345,7 +345,7 @@ func spread(r *compare.Report) string {
 	return fmt.Sprintf("Runs differ by %.1f %% by themselves.", 100**r.Spread)
 }
 
-// plural is a count of things.
+// plural formats a count of things.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		many = one

@@ -120,7 +120,7 @@ Values are parts of all count, of all functions.`)
 	require.ErrorContains(t, err, base+`: no sample has the label "cpu": headwater record --label cpu writes it`)
 }
 
-// TestDiffHTML: the file has both values of each function, and what is certain.
+// TestDiffHTML: the file has both values of each function, and the certain changes.
 func TestDiffHTML(t *testing.T) {
 	folder := t.TempDir()
 	base, after := filepath.Join(folder, "base"), filepath.Join(folder, "after")
@@ -143,7 +143,7 @@ func TestDiffHTML(t *testing.T) {
 	require.Equal(t, []int64{40, 40, 30, 10}, tree.Nodes.BaseTotal)
 	for i, name := range tree.Frames.Name {
 		at := tree.Diff.Functions[i]
-		if tree.Strings[name] == "main" { // has nothing of its own
+		if tree.Strings[name] == "main" { // it has no self value
 			require.Equal(t, -1, at)
 			continue
 		}

@@ -50,7 +50,7 @@ func TestDoctor(t *testing.T) {
 	require.NoError(t, python.Start())
 	defer python.Wait()
 	defer python.Process.Kill()
-	_, err = out.Read(make([]byte, 2)) // it has begun
+	_, err = out.Read(make([]byte, 2)) // it has started
 	require.NoError(t, err)
 
 	found, report, code := examine(t, 0)

@@ -9,13 +9,13 @@ import (
 	"github.com/headwater/headwater/ebpf/probe"
 )
 
-// event is the value of --event: what is sampled.
+// event is the value of --event: the kind of samples.
 type event struct {
 	kind  kind.Kind
-	probe probe.Probe // the kind is its
+	probe probe.Probe // kind is this probe's kind
 }
 
-// Set implements pflag.Value. Its errors say what there is in place of what was asked for.
+// Set implements pflag.Value. For an unsupported event, its error names an alternative.
 func (e *event) Set(text string) error {
 	switch text {
 	case "cpu", "cpu-clock", "task-clock":
@@ -49,7 +49,7 @@ func (e *event) Set(text string) error {
 	}
 	if group, _, ok := strings.Cut(text, ":"); ok {
 		if _, isType := probe.Types()[group]; !isType && strings.Count(text, ":") == 1 {
-			text = "tracepoint:" + text // as perf has it: sched:sched_switch
+			text = "tracepoint:" + text // perf's form: sched:sched_switch
 		}
 		return e.setProbe(text)
 	}
@@ -65,7 +65,8 @@ func (e *event) setProbe(link string) (err error) {
 	return err
 }
 
-// sampled returns the probe with a period, 0 for its own; without a probe the zero Probe.
+// sampled returns the probe with the given period, or with its own period if period is 0. Without a probe it returns
+// the zero Probe.
 func (e *event) sampled(period uint64) probe.Probe {
 	p := e.probe
 	if p != (probe.Probe{}) && period > 0 {
@@ -74,7 +75,7 @@ func (e *event) sampled(period uint64) probe.Probe {
 	return p
 }
 
-// events are the names that need no argument.
+// events returns the names of events that need no argument.
 func events() (names []string) {
 	for k := range kind.Count {
 		names = append(names, k.String())

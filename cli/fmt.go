@@ -63,7 +63,7 @@ func (f formatter) run(name string, write, test bool) error {
 	case test, write && bytes.Equal(text, formatted):
 		return nil
 	case write:
-		return os.WriteFile(name, formatted, 0o644) // keeps the mode of a file that exists
+		return os.WriteFile(name, formatted, 0o644) // keeps the mode of an existing file
 	default:
 		_, err = f.out.Write(formatted)
 		return err

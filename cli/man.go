@@ -36,7 +36,7 @@ into a folder, which it makes if need be.`,
 	return cmd
 }
 
-// commandNames lists the commands of a program, with what they do.
+// commandNames lists the commands of a program, with their descriptions.
 func commandNames(root *cobra.Command) (names []string) {
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {
@@ -48,7 +48,7 @@ func commandNames(root *cobra.Command) (names []string) {
 
 func writeManual(cmd *cobra.Command, folder string, args []string) error {
 	root := cmd.Root()
-	root.DisableAutoGenTag = true // it has the day
+	root.DisableAutoGenTag = true // the tag contains the date
 	header := &doc.GenManHeader{Section: "1", Source: "headwater " + readVersion().Version, Manual: "Headwater"}
 	if folder == "" {
 		of, _, err := root.Find(args)

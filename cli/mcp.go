@@ -99,13 +99,13 @@ func recordForModel(ctx context.Context, pid uint32, rate int, during time.Durat
 	return r.Profile, nil
 }
 
-// diffForModel writes a comparison as headwater diff does.
+// diffForModel writes a comparison like headwater diff.
 func diffForModel(w io.Writer, r *compare.Report, names []string, most int) error {
 	f := diffFlags{top: most, atLeast: compare.DefaultOptions().AtLeast}
 	return f.print(w, r, names)
 }
 
-// stacksForModel writes stacks as headwater stack does, and how many are whole.
+// stacksForModel writes stacks like headwater stack, and the number of complete ones.
 func stacksForModel(ctx context.Context, w io.Writer, pid uint32) error {
 	pid, tid, err := stacks.Resolve(fmt.Sprint(pid))
 	if err != nil {

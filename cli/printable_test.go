@@ -23,7 +23,7 @@ import (
 // direction of text, ends a line, is cut in the middle of a letter, and has what no XML may hold.
 const hostileName = "\x1b]0;OWNED\a\x1b[31mred\u202e\u009b2J\n\xe5\x90 \ufffe\x00 <b>;&\""
 
-// hostileProfile writes a profile as other tools do, all text of which is hostile, and folded stacks.
+// hostileProfile writes a profile from another tool in which all text is hostile, and folded stacks.
 func hostileProfile(t *testing.T) (pprof, folded string) {
 	t.Helper()
 	cpu := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
@@ -101,7 +101,7 @@ func TestNamesDoNothing(t *testing.T) {
 	}
 }
 
-// TestErrorsDoNothing has the program itself say what it was given, on its standard error.
+// TestErrorsDoNothing makes the program print hostile arguments on its standard error.
 func TestErrorsDoNothing(t *testing.T) {
 	for _, args := range [][]string{
 		{"report", "/none/\x1b]0;OWNED\a"}, {"OWNED\x1b[31m"}, {"record", "-a", "--format", "OWNED\x1b[31m"},

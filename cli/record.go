@@ -66,7 +66,7 @@ type recording struct {
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	named          bool // the output was named
+	named          bool // the output file was named
 
 	format export.Format
 	file   *outfile.File // nil: standard output
@@ -79,7 +79,7 @@ func newRecording(cmd *cobra.Command, f *recordFlags, args []string) *recording 
 	}
 }
 
-// run records and writes. What can be refused is refused before anything is recorded.
+// run records and writes. It refuses invalid flags before it starts recording.
 func (r *recording) run(ctx context.Context) (err error) {
 	options, err := r.flags.options(r.args)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
 	}
-	// Without it there is more memory, and all else is the same.
+	// It saves memory, and changes no results.
 	go footprint.ReleaseMemory(caught.ctx, footprint.SmallHeap, func(error) {})
 	stopProgress := r.showProgress(recorder)
 	recorded, err := recorder.Run(ctx)
@@ -145,7 +145,7 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 	}
 	written := r.write(recorded)
 	switch {
-	case ended && code != 0: // it speaks for itself
+	case ended && code != 0: // the command has reported its failure itself
 		if written != nil {
 			fmt.Fprintln(r.stderr, "Error:", written)
 		}
@@ -159,7 +159,7 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 	return caught.exit()
 }
 
-// command is the program to record. Its output does not mix with ours.
+// command returns the program to record. Its output does not mix with the output of headwater.
 func (r *recording) command() *exec.Cmd {
 	cmd := exec.Command(r.args[0], r.args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.stdin, r.stdout, printable.Unwrap(r.stderr)
@@ -169,7 +169,7 @@ func (r *recording) command() *exec.Cmd {
 	return cmd
 }
 
-// chooseFormat sets the format, and the name of the file if none was given.
+// chooseFormat sets the format, and the name of the file if no name was given.
 func (r *recording) chooseFormat() (err error) {
 	f := r.flags
 	switch {
@@ -188,7 +188,7 @@ func (r *recording) chooseFormat() (err error) {
 	return err
 }
 
-// create begins the file.
+// create creates the output file.
 func (r *recording) create() (err error) {
 	if r.flags.output != "-" {
 		r.file, err = outfile.Create(r.flags.output)
@@ -200,17 +200,17 @@ func (r *recording) create() (err error) {
 	return nil
 }
 
-// noteAccepted says which flags of perf have no effect here.
+// noteAccepted reports flags of perf that have no effect here.
 func (r *recording) noteAccepted() {
 	if (r.flags.callGraph || r.flags.callGraphMode != "") && !r.flags.quiet {
 		fmt.Fprintln(r.stderr, "-g and --call-graph have no effect: whole stacks are always recorded")
 	}
 }
 
-// errNoSamples says that there is nothing to write.
+// errNoSamples says that there are no samples to write.
 var errNoSamples = errors.New("no samples: nothing of what was selected used a CPU meanwhile, so no file was written")
 
-// noSamples returns what to say if there are none.
+// noSamples returns the error for a recording without samples.
 func (r *recording) noSamples(recorded *record.Recording) error {
 	switch r.flags.event.kind {
 	case kind.CPU, kind.Wall:
@@ -232,7 +232,7 @@ func (r *recording) noSamples(recorded *record.Recording) error {
 		"a lower --period samples more of them", errNoEvents, &r.flags.event)
 }
 
-// errNoEvents begins to say that there are none of a kind.
+// errNoEvents is the start of an error about a kind of events without samples.
 var errNoEvents = errors.New("no samples: none of the")
 
 // write writes the file and the summary.
@@ -248,7 +248,7 @@ func (r *recording) write(recorded *record.Recording) error {
 		out = r.file
 	}
 	digest.KeepReasons(recorded, func(i int) string { return summary.Explain(recorded.Unnamed[i]) })
-	debug.FreeOSMemory() // what told equal stacks apart; to write takes memory of its own
+	debug.FreeOSMemory() // free the recorder's tables: writing needs memory too
 	if err := r.format.Write(out, recorded.Profile); err != nil {
 		return fmt.Errorf("write %s: %w", r.flags.output, err)
 	}
@@ -264,7 +264,7 @@ func (r *recording) write(recorded *record.Recording) error {
 	return errors.Join(r.summarize(&s), failed)
 }
 
-// rate returns the samples a second and CPU, 0 of events.
+// rate returns the samples per second and CPU, 0 for events.
 func (r *recording) rate() int {
 	switch r.flags.event.kind {
 	case kind.CPU, kind.Wall:
@@ -275,7 +275,7 @@ func (r *recording) rate() int {
 	return 0
 }
 
-// summarize says what was recorded, as the flags want it.
+// summarize writes the summary in the form that the flags select.
 func (r *recording) summarize(s *summary.Summary) error {
 	switch {
 	case r.flags.json:
@@ -287,8 +287,7 @@ func (r *recording) summarize(s *summary.Summary) error {
 	}
 }
 
-// showProgress writes how far the recording is, on a terminal, until the function that it
-// returns is called.
+// showProgress shows the progress of the recording on a terminal, until the returned function is called.
 func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
 	if r.flags.quiet || !isTerminal(r.stderr) {
 		return func() {}
@@ -308,7 +307,7 @@ func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
 			case <-ticker.C:
 				p := recorder.Progress()
 				if len(r.args) > 0 && !p.Naming {
-					continue // the command may use the terminal itself
+					continue // the command may be using the terminal
 				}
 				clear = "\r\x1b[K"
 				fmt.Fprintf(terminal, "\r%s\x1b[K", printable.Text(summary.Progress(time.Since(begun), p)))
@@ -326,8 +325,8 @@ func isTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// abandon ends this process at the second signal: the first one has ended the recording, which is being named or
-// written.
+// abandon ends this process at the second signal. The first signal has ended the recording, whose frames are being
+// named or written.
 func (r *recording) abandon(sig syscall.Signal) {
 	switch name := r.flags.output; {
 	case r.file == nil:
@@ -341,7 +340,7 @@ func (r *recording) abandon(sig syscall.Signal) {
 	os.Exit(128 + int(sig))
 }
 
-// signals ends a context with the first SIGINT or SIGTERM; the second ends the process.
+// signals cancels a context at the first SIGINT or SIGTERM; the second signal ends the process.
 type signals struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -351,8 +350,8 @@ type signals struct {
 	stopped chan struct{} // closed by stop
 }
 
-// catchSignals begins to wait for signals. second, if set, is called with the second one, on a goroutine of its own,
-// and has to end the process.
+// catchSignals starts to wait for signals. If second is set, it is called with the second signal, on its own goroutine,
+// and must end the process.
 func catchSignals(ctx context.Context, second func(syscall.Signal)) *signals {
 	s := &signals{caught: make(chan os.Signal, 2), first: make(chan os.Signal, 1), stopped: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(ctx)
@@ -361,7 +360,7 @@ func catchSignals(ctx context.Context, second func(syscall.Signal)) *signals {
 	return s
 }
 
-// wait waits for the first signal, and then, if there is something to do, for the second.
+// wait waits for the first signal, and then, if second is set, for the second one.
 func (s *signals) wait(second func(syscall.Signal)) {
 	select {
 	case sig := <-s.caught:
@@ -391,7 +390,7 @@ func (s *signals) stop() {
 	close(s.stopped)
 }
 
-// exit returns the error that ends the process as a signal does, nil without one.
+// exit returns an error that ends the process with the exit code for the signal, nil if there was no signal.
 func (s *signals) exit() error {
 	select {
 	case sig := <-s.first:

@@ -20,7 +20,7 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// samplingFlags are the flags of commands that take samples: of what, and how.
+// samplingFlags are the flags for sampling: the selection, and how to sample.
 type samplingFlags struct {
 	selection record.Selection
 	pids      []uint
@@ -61,7 +61,7 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 			"only full shows the addresses in names of Java's hidden classes")
 }
 
-// options checks the flags, and returns what they mean. At least one thing must be selected, and at most one.
+// options checks the flags, and returns the options they specify. It requires a selection, and refuses more than one.
 func (f *samplingFlags) options() (o record.Options, err error) {
 	demangle, err := symbol.ParseDemangle(f.demangle)
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *samplingFlags) options() (o record.Options, err error) {
 	}, nil
 }
 
-// chosen returns in how many ways something is selected.
+// chosen returns the number of selections that are set.
 func (f *samplingFlags) chosen() (n int) {
 	s := &f.selection
 	groups := s.Cgroup + s.Unit + s.Container
@@ -99,7 +99,7 @@ func (f *samplingFlags) chosen() (n int) {
 	return n
 }
 
-// check returns an error for flags that make no sense.
+// check returns an error for invalid flags.
 func (f *samplingFlags) check() error {
 	chosen := f.chosen()
 	switch {
@@ -118,7 +118,7 @@ func (f *samplingFlags) check() error {
 	return nil
 }
 
-// maxPasses is how often a second threads are looked at, at most, for time off CPU.
+// maxPasses is the maximum rate per second of sampling threads for off-CPU time.
 const maxPasses = 20
 
 // recordFlags are the flags of the command record.
@@ -162,10 +162,10 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noColor, "no-color", false, "accepted: nothing is coloured")
 	flags.BoolVarP(&f.callGraph, "g", "g", false, "accepted: stacks are always recorded")
 	flags.StringVar(&f.callGraphMode, "call-graph", "", "accepted: stacks need neither a mode nor frame pointers")
-	flags.SetInterspersed(false) // what follows the command's name is the command's
+	flags.SetInterspersed(false) // arguments after the command's name belong to the command
 }
 
-// options checks the flags, and returns what they mean.
+// options checks the flags, and returns the options they specify.
 func (f *recordFlags) options(args []string) (o record.Options, err error) {
 	f.selection.Command = len(args) > 0
 	if o, err = f.samplingFlags.options(); err != nil {
@@ -182,7 +182,7 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 	return o, f.check()
 }
 
-// check returns an error for flags that make no sense.
+// check returns an error for invalid flags.
 func (f *recordFlags) check() error {
 	isEvent := kind.Of(f.event.kind).Period > 0
 	switch {
@@ -203,15 +203,15 @@ func (f *recordFlags) check() error {
 	return f.push.check()
 }
 
-// ids returns numbers of processes or threads.
+// ids converts the IDs of processes or threads.
 func ids(all []uint) (out []uint32) {
 	for _, id := range all {
-		out = append(out, uint32(min(id, 1<<32-1))) // which no process has
+		out = append(out, uint32(min(id, 1<<32-1))) // no process has this ID
 	}
 	return out
 }
 
-// parseLabels sets which labels samples get.
+// parseLabels selects the labels of samples.
 func parseLabels(labels []string, o *record.Options) error {
 	for _, label := range labels {
 		switch label {
@@ -232,7 +232,7 @@ func parseLabels(labels []string, o *record.Options) error {
 	return nil
 }
 
-// yesNo is a bool that understands yes and no, too.
+// yesNo is a bool flag that also accepts yes and no.
 type yesNo bool
 
 func (y *yesNo) String() string {

@@ -18,7 +18,7 @@ import (
 
 const serviceName = "service_name"
 
-// pushFlags say where a recording is sent to besides its file.
+// pushFlags configure the server that a recording is sent to, in addition to its file.
 type pushFlags struct {
 	url    string
 	labels map[string]string
@@ -30,7 +30,7 @@ func (f *pushFlags) register(flags *pflag.FlagSet) {
 		"labels that it has there, such as service_name=shop,env=test; by default a service_name that says what was recorded")
 }
 
-// check returns an error for what can never be pushed.
+// check returns an error for flags that can never work.
 func (f *pushFlags) check() error {
 	if f.url == "" && len(f.labels) > 0 {
 		return errors.New("--push-label is for what --push URL sends")
@@ -47,15 +47,15 @@ func (f *pushFlags) check() error {
 	return nil
 }
 
-// of returns the labels of a profile of a kind with this title.
+// of returns the labels for a profile with this title and kind.
 func (f *pushFlags) of(title string, of kind.Kind) map[string]string {
 	all := map[string]string{"__name__": kind.Of(of).Series, serviceName: title}
 	maps.Copy(all, f.labels)
 	return all
 }
 
-// push sends a profile to Pyroscope, if that is wanted, and returns the service that it is of there, "" if nothing was
-// sent.
+// push sends a profile to Pyroscope if --push was given. It returns the profile's service in Pyroscope, or "" if no
+// profile was sent.
 func (f *pushFlags) push(ctx context.Context, p *profile.Profile, of kind.Kind) (service string, err error) {
 	if f.url == "" {
 		return "", nil

@@ -12,7 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/record"
 )
 
-// TestRecordRefuses: what cannot be recorded or written is refused before anything begins.
+// TestRecordRefuses: invalid flags are refused before the recording starts.
 func TestRecordRefuses(t *testing.T) {
 	tests := []struct {
 		args []string

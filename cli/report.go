@@ -80,7 +80,7 @@ func (f *reportFlags) print(cmd *cobra.Command, path string) error {
 	}
 }
 
-// expression compiles what a flag says, nothing to nil.
+// expression compiles the value of a flag. An empty text gives nil.
 func expression(flag, text string) (*regexp.Regexp, error) {
 	if text == "" {
 		return nil, nil

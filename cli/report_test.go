@@ -67,7 +67,7 @@ and 1 more
 	}
 }
 
-// TestReportRefuses: what is no profile is said to be none.
+// TestReportRefuses: a file that is not a profile is reported as such.
 func TestReportRefuses(t *testing.T) {
 	path := writeProfile(t)
 	text := filepath.Join(t.TempDir(), "text")

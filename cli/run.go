@@ -58,8 +58,8 @@ loaded, the previous one keeps running.`,
 	return cmd
 }
 
-// interruptible returns a context that the first SIGINT or SIGTERM ends. The
-// second one ends the process at once, as if nothing had been set up.
+// interruptible returns a context that the first SIGINT or SIGTERM cancels. The second signal ends the process at once,
+// by its default action.
 func interruptible(stderr io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -87,7 +87,7 @@ type program struct {
 	server   *http.Server
 }
 
-// newProgram does what can fail before the configuration is read.
+// newProgram does the steps that can fail before the configuration is read.
 func newProgram(flags runFlags, path string, stderr io.Writer) (*program, error) {
 	registry, err := all.Registry()
 	if err != nil {
@@ -123,7 +123,7 @@ func newProgram(flags runFlags, path string, stderr io.Writer) (*program, error)
 	return p, nil
 }
 
-// listen opens the HTTP address. If another program has it, the error says what to do.
+// listen opens the HTTP address. If another program uses it, the error suggests another address.
 func listen(addr string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -136,8 +136,8 @@ func listen(addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// run loads the configuration and keeps it running until ctx is done. It serves HTTP
-// from before the first component starts until after the last one has stopped.
+// run loads the configuration and keeps it running until ctx is done. It serves HTTP from before the first component
+// starts until after the last one has stopped.
 func (p *program) run(ctx context.Context) error {
 	runtimeCtx, stopRuntime := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -222,11 +222,11 @@ func (p *program) serve() {
 	}
 }
 
-// closeServer gives requests in flight a moment, then cuts them off.
+// closeServer gives requests in flight a moment to finish, then closes their connections.
 func (p *program) closeServer() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if p.server.Shutdown(ctx) != nil {
-		_ = p.server.Close() // the process ends; there is nothing to save
+		_ = p.server.Close() // the process ends; the error does not matter
 	}
 }

@@ -20,8 +20,8 @@ type runFlags struct {
 	healthy      bool
 }
 
-// register declares the flags of Grafana Agent Flow v0.40's and Alloy's run, so
-// that service files and charts written for them work.
+// register declares the flags of run in Grafana Agent Flow v0.40 and in Alloy, so that service files and charts written
+// for them work.
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listenAddr, "server.http.listen-addr", "127.0.0.1:12345", "address to serve HTTP on")
 	flags.StringSliceVar(&f.allowedHosts, "server.http.allowed-hosts", nil,
@@ -34,7 +34,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.healthy, "require-healthy", false,
 		"answer /-/ready with 503 while a component is not healthy, such as a profiler that lacks privileges")
 
-	// Headwater never reports anything, so the flag changes nothing.
+	// Headwater never reports its use, so the flag has no effect.
 	flags.Bool("disable-reporting", false, "accepted; Headwater never reports its use")
 	for _, other := range otherFlags() {
 		other.declare(flags)
@@ -55,10 +55,10 @@ func (f *runFlags) check() error {
 	return nil
 }
 
-// otherFlag is a flag of the Agent or Alloy that is accepted without effect.
+// otherFlag is a flag of the Agent or Alloy that is accepted, but has no effect.
 type otherFlag struct {
 	name  string
-	value interface{} // the default there
+	value interface{} // its default in the Agent or Alloy
 }
 
 func otherFlags() []otherFlag {
@@ -109,7 +109,7 @@ func (o otherFlag) declare(flags *pflag.FlagSet) {
 	_ = flags.MarkHidden(o.name) // fails only for a flag that was not declared
 }
 
-// withoutEffect returns the flags that were given but do nothing here.
+// withoutEffect returns the given flags that have no effect.
 func withoutEffect(flags *pflag.FlagSet) []string {
 	var given []string
 	for _, other := range otherFlags() {

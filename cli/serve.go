@@ -53,7 +53,7 @@ func (f *serveFlags) run(cmd *cobra.Command, files []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	for _, name := range files { // later they may come and go
+	for _, name := range files { // checked only now: later the files may come and go
 		if err := servepage.CheckFile(name); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (f *serveFlags) run(cmd *cobra.Command, files []string) error {
 	server := &http.Server{
 		Handler: servepage.New(files, f.listen), ReadHeaderTimeout: 10 * time.Second,
 	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // there is nothing to save
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // closing can be abrupt
 	fmt.Fprintf(cmd.ErrOrStderr(), "http://%s/    (Ctrl-C ends)\n", listener.Addr())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -81,7 +81,7 @@ func (f *serveFlags) run(cmd *cobra.Command, files []string) error {
 	return nil
 }
 
-// check refuses addresses that other hosts reach, unless that is allowed.
+// check refuses addresses that other hosts can reach, unless --public allows them.
 func (f *serveFlags) check() error {
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil {

@@ -90,7 +90,7 @@ func (f *stackFlags) run(ctx context.Context, args []string, out io.Writer) erro
 	return report.WriteText(out, f.group)
 }
 
-// report takes the stacks. Signals end the process when it only reads a core file.
+// report takes the stacks. While it reads a core file, signals end the process.
 func (f *stackFlags) report(ctx context.Context, args []string) (*stacks.Report, error) {
 	if f.core != "" {
 		return stacks.OfCore(f.core, f.exe, f.inline)

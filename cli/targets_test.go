@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sleeper starts a process that does nothing.
+// sleeper starts an idle process.
 func sleeper(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")

@@ -26,7 +26,7 @@ type topFlags struct {
 	by       string
 	interval time.Duration
 	window   time.Duration
-	windowed bool // it was given
+	windowed bool // the window was given
 	duration time.Duration
 	once     bool
 	tables   int
@@ -79,7 +79,7 @@ and 130 or 143 after SIGINT or SIGTERM.`,
 	return cmd
 }
 
-// commandAfterDashes refuses arguments before "--": they may be meant as the name of a process.
+// commandAfterDashes refuses arguments before "--", which the user may have meant as the name of a process.
 func commandAfterDashes(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || cmd.ArgsLenAtDash() == 0 {
 		return nil
@@ -102,7 +102,7 @@ func (f *topFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noColor, "no-color", false, "use no colors")
 }
 
-// run shows or prints.
+// run shows the view or prints tables.
 func (f *topFlags) run(cmd *cobra.Command, args []string) error {
 	f.windowed = cmd.Flags().Changed("window")
 	f.selection.Command = len(args) > 0
@@ -128,7 +128,7 @@ func (f *topFlags) run(cmd *cobra.Command, args []string) error {
 	return f.show(cmd, o)
 }
 
-// show shows or prints until the end, and returns what the exit code is made of.
+// show shows the view or prints tables until the end, and returns the error for the exit code.
 func (f *topFlags) show(cmd *cobra.Command, o top.Options) error {
 	caught := catchSignals(cmd.Context(), nil)
 	defer caught.stop()
@@ -152,7 +152,7 @@ func (f *topFlags) show(cmd *cobra.Command, o top.Options) error {
 	return caught.exit()
 }
 
-// commandExit is the error that ends this program as a command did, which speaks for itself.
+// commandExit returns an error that exits with a command's exit code, without a message.
 func commandExit(code int) error {
 	if code == 0 {
 		return nil
@@ -160,12 +160,12 @@ func commandExit(code int) error {
 	return exitError{silent{}, code}
 }
 
-// format says how tables are printed.
+// format returns the options for tables.
 func (f *topFlags) format() top.Tables {
 	return top.Tables{Count: max(f.tables, 1), Rows: f.rows, JSON: f.json, Columns: columns()}
 }
 
-// command is the program to start. On a terminal that shows tables of its own it is neither heard nor seen.
+// command returns the program to start. If the view uses the terminal, the program gets neither input nor output.
 func (f *topFlags) command(cmd *cobra.Command, args []string) (*exec.Cmd, error) {
 	if _, err := exec.LookPath(args[0]); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (f *topFlags) command(cmd *cobra.Command, args []string) (*exec.Cmd, error)
 	return program, nil
 }
 
-// print prints tables. Each is of what came since the last one, unless a window was given.
+// print prints tables. Each covers the time since the previous one, unless a window was given.
 func (f *topFlags) print(ctx context.Context, o top.Options, p top.Tables, out io.Writer) (*top.CommandEnd, error) {
 	switch {
 	case f.duration > 0 && f.tables == 0:
@@ -194,12 +194,12 @@ func (f *topFlags) print(ctx context.Context, o top.Options, p top.Tables, out i
 	return top.Print(ctx, o, p, out)
 }
 
-// plain reports whether tables are printed: there is no terminal, or they are asked for.
+// plain reports whether to print tables: without a terminal, or on request.
 func (f *topFlags) plain(cmd *cobra.Command) bool {
 	return f.once || f.tables > 0 || f.json || !isTerminal(cmd.OutOrStdout()) || os.Getenv("TERM") == "dumb"
 }
 
-// check returns an error for flags that make no sense.
+// check returns an error for invalid flags.
 func (f *topFlags) check() error {
 	const shortest = 100 * time.Millisecond
 	switch by := top.By(f.by); {
@@ -223,7 +223,7 @@ func (f *topFlags) check() error {
 	return nil
 }
 
-// columns is the width of what is printed: that of the terminal as the shell says, if it does.
+// columns returns the width of the output: the terminal's width according to the shell, if available.
 func columns() int {
 	const standard, least, most = 120, 20, 1000
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= least {

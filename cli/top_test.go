@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTopRefuses: what makes no sense is refused before anything begins.
+// TestTopRefuses: invalid flags are refused before sampling starts.
 func TestTopRefuses(t *testing.T) {
 	tests := []struct {
 		args []string

@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 )
 
-// unwindTable runs the command and returns what it writes.
+// unwindTable runs the command and returns its output.
 func unwindTable(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	cmd := unwindTableCommand()
@@ -50,7 +50,7 @@ func TestUnwindTableRows(t *testing.T) {
 				continue
 			}
 			got, ok := lines[row.Loc]
-			if !ok { // the rule goes on
+			if !ok { // the previous rule still applies
 				continue
 			}
 			if rbp == "" || rbp == "u" {

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// exitUsage is the exit code of a command that was called in a wrong way, or that could not do its work.
+// exitUsage is the exit code for incorrect usage, and for a command that could not do its work.
 const exitUsage = 2
 
-// explainUsage makes a command and those below it end with exitUsage where arguments or flags are wrong, and say how
-// the command is used.
+// explainUsage makes a command and its subcommands exit with exitUsage for invalid arguments or flags, and print the
+// command's usage.
 func explainUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(usageError)
 	if check := cmd.Args; check != nil {
@@ -32,7 +32,7 @@ func explainUsage(cmd *cobra.Command) {
 	}
 }
 
-// usageError adds to an error how a command is used.
+// usageError adds the command's usage to an error.
 func usageError(cmd *cobra.Command, err error) error {
 	text := countedArguments.ReplaceAllStringFunc(plainly(err).Error(), func(found string) string {
 		n, _, _ := strings.Cut(found, " ")
@@ -44,7 +44,7 @@ func usageError(cmd *cobra.Command, err error) error {
 	return exitError{fmt.Errorf("%s\nUsage: %s\n%s --help says more", text, cmd.UseLine(), cmd.CommandPath()), exitUsage}
 }
 
-// plainly says what a flag must be, without the name of the function that found out.
+// plainly describes the valid values of a flag, without the name of the parsing function.
 func plainly(err error) error {
 	var flag *pflag.InvalidValueError
 	var number *strconv.NumError
@@ -61,10 +61,10 @@ func plainly(err error) error {
 	return fmt.Errorf("--%s must be %s, got %q", flag.GetFlag().Name, wanted, flag.GetValue())
 }
 
-// countedArguments is how cobra counts arguments.
+// countedArguments matches cobra's counts of arguments.
 var countedArguments = regexp.MustCompile(`\d+ arg\(s\)`)
 
-// knownCommand refuses arguments, which are a command that does not exist.
+// knownCommand refuses arguments: they name a command that does not exist.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -79,10 +79,10 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q%s", args[0], meant)
 }
 
-// duration is the value of a flag: 90s, 1m30s, or 90 for as many seconds.
+// duration is a flag for a duration: 90s, 1m30s, or 90 for 90 seconds.
 type duration time.Duration
 
-// durationVar declares a flag that takes a duration.
+// durationVar declares a flag for a duration.
 func durationVar(flags *pflag.FlagSet, to *time.Duration, name string, standard time.Duration, usage string) {
 	*to = standard
 	flags.Var((*duration)(to), name, usage)

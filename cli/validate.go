@@ -59,8 +59,7 @@ func validate(path string) error {
 	return runtime.LoadPath(path)
 }
 
-// printLoadError prints diagnostics with the text that they are about, or any
-// other error as it is.
+// printLoadError prints diagnostics with the text that they refer to. It prints other errors unchanged.
 func printLoadError(w io.Writer, err error) {
 	var failed *river.LoadError
 	if !errors.As(err, &failed) {
@@ -71,12 +70,11 @@ func printLoadError(w io.Writer, err error) {
 	if colored {
 		w = printable.Unwrap(w) // the colors are escape sequences
 	}
-	_ = failed.Fprint(w, colored) // standard error is gone: nobody reads it
+	_ = failed.Fprint(w, colored) // fails only if standard error is closed
 	fmt.Fprintln(w)
 }
 
-// wantsColor reports whether w is a terminal that nobody has asked to be plain
-// (NO_COLOR, see no-color.org).
+// wantsColor reports whether w is a terminal on which colors are not disabled (NO_COLOR, see no-color.org).
 func wantsColor(w io.Writer) bool {
 	file, ok := printable.Unwrap(w).(*os.File)
 	return ok && !color.NoColor && isatty.IsTerminal(file.Fd())

@@ -93,7 +93,7 @@ func (f *verifyFlags) validate(command bool) error {
 	return f.limits.Validate()
 }
 
-// report checks the arguments and compares.
+// report checks the arguments and compares stacks.
 func (f *verifyFlags) report(cmd *cobra.Command, args []string) (*verify.Report, error) {
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 		return nil, errors.New("a command must follow --")
@@ -104,8 +104,7 @@ func (f *verifyFlags) report(cmd *cobra.Command, args []string) (*verify.Report,
 	return f.run(cmd.Context(), args, cmd.ErrOrStderr())
 }
 
-// run compares until the duration is over, the command has ended, or somebody
-// interrupts.
+// run compares until the duration is over, the command has ended, or a signal interrupts it.
 func (f *verifyFlags) run(ctx context.Context, command []string, output io.Writer) (report *verify.Report, err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // loading takes seconds on a busy host
 	defer stop()
@@ -142,7 +141,7 @@ type command struct {
 	ended   chan struct{}
 }
 
-// startCommand starts a program, whose output must not mix with the report.
+// startCommand starts a program. Its output must not mix with the report.
 func startCommand(args []string, output io.Writer) (*command, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, output, output
@@ -152,7 +151,7 @@ func startCommand(args []string, output io.Writer) (*command, error) {
 	c := &command{process: cmd.Process, ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
-		_ = cmd.Wait() // any end is fine
+		_ = cmd.Wait() // its exit code does not matter
 	}()
 	return c, nil
 }

@@ -43,8 +43,7 @@ func TestVerifyPrint(t *testing.T) {
 	}
 }
 
-// TestExitCodes: what was compared and is not good enough is not the same as what could
-// not be compared.
+// TestExitCodes: a comparison with an insufficient result has a different exit code from a failed comparison.
 func TestExitCodes(t *testing.T) {
 	require.Equal(t, 1, exitCode((&verify.Report{}).Judge(verify.DefaultLimits())))
 	require.Equal(t, 1, exitCode(errors.New("any")))

@@ -10,11 +10,11 @@ import (
 	"github.com/headwater/headwater/cli/internal/jsonout"
 )
 
-// versionInfo is what version --json writes.
+// versionInfo is the output of version --json.
 type versionInfo struct {
-	Version  string `json:"version"` // the module's, or made of the commit; "(devel)" if neither is known
+	Version  string `json:"version"` // the module's, or derived from the commit; "(devel)" if neither is known
 	Commit   string `json:"commit,omitempty"`
-	Modified bool   `json:"modified"` // the tree had changes that are in no commit
+	Modified bool   `json:"modified"` // the tree had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"` // linux/amd64
 }
@@ -40,7 +40,7 @@ func versionCommand() *cobra.Command {
 	return cmd
 }
 
-// readVersion returns what the Go toolchain has stamped into the binary.
+// readVersion returns the version information that the Go toolchain has stamped into the binary.
 func readVersion() versionInfo {
 	v := versionInfo{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	build, ok := debug.ReadBuildInfo()

@@ -2,19 +2,18 @@ package component
 
 import "fmt"
 
-// AttributeError says that the value of one attribute cannot be used. A Validate
-// method returns it so that the host can point at that attribute; a host that
-// does not know it (the Grafana Agent) points at the whole block instead.
+// AttributeError says that the value of one attribute cannot be used. A Validate method returns it so that the host can
+// point at that attribute; a host that does not know this type (the Grafana Agent) points at the whole block instead.
 type AttributeError struct {
 	// Attribute is the attribute's name in River, preceded by the names of the
 	// blocks that hold it: "sample_rate", "endpoint.url".
 	Attribute string
 
-	// Message says what is wrong, without the attribute's name.
+	// Message describes the problem, without the attribute's name.
 	Message string
 }
 
-// Error returns the attribute's name and what is wrong with it.
+// Error returns the attribute's name followed by the message.
 func (e *AttributeError) Error() string { return e.Attribute + " " + e.Message }
 
 // Refuse returns an AttributeError whose message is formatted as by fmt.Sprintf.

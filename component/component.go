@@ -4,9 +4,8 @@
 //
 // The contract in short:
 //
-//   - Build returns quickly and starts nothing that outlives it unless Run is
-//     called: no goroutine, no file descriptor that a garbage collector would
-//     not find.
+//   - Build returns quickly. Before Run is called, it starts no goroutine that outlives it, and opens
+//     no file descriptor that a garbage collector would not find.
 //   - Run is called at most once, blocks until its context is done, and cleans
 //     up before it returns. Returning earlier, with or without an error, is
 //     reported as the health "exited".
@@ -14,8 +13,7 @@
 //     it has started and after it has returned. It never blocks.
 //   - Arguments and Exports are plain values and never modified once handed over.
 //
-// There is no global list of components: a host makes a Registry of the
-// components that it wants.
+// There is no global list of components: each host makes a Registry of the components that it wants.
 package component
 
 import (
@@ -23,22 +21,22 @@ import (
 	"net/http"
 )
 
-// Arguments is the decoded configuration of a component: a value of the struct
-// type that its Registration names in Args, never a pointer to one.
+// Arguments is the decoded configuration of a component: a value (never a pointer) of the struct type that its
+// Registration names in Args.
 type Arguments interface{}
 
-// Exports is what a component offers to others: a value of the struct type that
-// its Registration names in Exports. The type never changes while it runs.
+// Exports is a value of the struct type that the component's Registration names in Exports; other components can refer
+// to it. The type never changes while the component runs.
 type Exports interface{}
 
-// Component is the part that every component has.
+// Component is the interface that every component implements.
 type Component interface {
-	// Run does the component's work until ctx is done, then cleans up and
-	// returns nil. An error says why the component could not go on.
+	// Run does the component's work until ctx is done, then cleans up and returns nil. An error says why the component
+	// cannot continue.
 	Run(ctx context.Context) error
 
-	// Update hands over new arguments. It returns an error when they cannot be
-	// used; the component then keeps working with those it had.
+	// Update hands over new arguments. It returns an error if they cannot be used; the component then keeps working
+	// with its previous arguments.
 	Update(args Arguments) error
 }
 
@@ -60,12 +58,11 @@ type HealthComponent interface {
 	CurrentHealth() Health
 }
 
-// HTTPComponent is a component that answers HTTP requests of its own.
+// HTTPComponent is a component that serves HTTP requests.
 type HTTPComponent interface {
 	Component
 
-	// Handler serves requests below /api/v0/component/ID/, with that prefix
-	// removed from the request's path. Requests may come before Run and after
-	// it. Nil means that there is nothing to serve.
+	// Handler serves requests below /api/v0/component/ID/, with that prefix removed from the request's path. Requests
+	// may come before Run and after it. The component returns nil if it serves no requests.
 	Handler() http.Handler
 }

@@ -9,11 +9,11 @@ import (
 // HealthType is a component's condition. The zero value is HealthTypeUnknown.
 type HealthType uint8
 
-// The conditions, and how they are written in River and JSON.
+// The conditions, each with its name in River and JSON.
 const (
-	HealthTypeUnknown   HealthType = iota // unknown: nothing is known yet
+	HealthTypeUnknown   HealthType = iota // unknown: no state reported yet
 	HealthTypeHealthy                     // healthy: works as configured
-	HealthTypeUnhealthy                   // unhealthy: does not, or not with its newest arguments
+	HealthTypeUnhealthy                   // unhealthy: does not work, or not with its newest arguments
 	HealthTypeExited                      // exited: Run has returned
 )
 
@@ -50,7 +50,7 @@ func (t *HealthType) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown health type %q", text)
 }
 
-// severity orders the conditions: the higher, the less healthy.
+// severity orders the conditions: a higher value is less healthy.
 func (t HealthType) severity() int {
 	switch t {
 	case HealthTypeHealthy:
@@ -64,15 +64,15 @@ func (t HealthType) severity() int {
 	}
 }
 
-// Health is a component's condition with a reason for people.
+// Health is a component's condition with an explanation for the user.
 type Health struct {
 	Health     HealthType `river:"state,attr"`
 	Message    string     `river:"message,attr,optional"`
-	UpdateTime time.Time  `river:"update_time,attr,optional"` // since when the condition is this
+	UpdateTime time.Time  `river:"update_time,attr,optional"` // start of this condition
 }
 
-// Now returns the health that follows h now. Its time stays that of h while the condition does, whatever the message
-// says.
+// Now returns the health that follows h. It keeps h's time as long as the condition stays the same, even if the message
+// changes.
 func (h Health) Now(kind HealthType, message string) Health {
 	next := Health{Health: kind, Message: message, UpdateTime: time.Now()}
 	if kind == h.Health && !h.UpdateTime.IsZero() {
@@ -81,8 +81,8 @@ func (h Health) Now(kind HealthType, message string) Health {
 	return next
 }
 
-// LeastHealthy returns the worst of several healths: exited before unhealthy
-// before unknown before healthy, and of equals the newest.
+// LeastHealthy returns the worst of several healths: exited before unhealthy before unknown before healthy, and the
+// newest of equal healths.
 func LeastHealthy(first Health, others ...Health) Health {
 	worst := first
 	for _, h := range others {
@@ -94,8 +94,8 @@ func LeastHealthy(first Health, others ...Health) Health {
 	return worst
 }
 
-// Condition is what a component says of its own health, unknown at first. Embedded,
-// it makes a HealthComponent of it. It is safe for concurrent use.
+// Condition stores a component's health, which is unknown at first. A component that embeds it implements
+// HealthComponent. It is safe for concurrent use.
 type Condition struct {
 	mu     sync.Mutex
 	health Health
@@ -108,7 +108,7 @@ func (c *Condition) CurrentHealth() Health {
 	return c.health
 }
 
-// SetHealth says that the component is in such a health from now on.
+// SetHealth sets the component's health.
 func (c *Condition) SetHealth(kind HealthType, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options is what a component gets from its host.
+// Options are the values that a component gets from its host.
 type Options struct {
 	// ID is the component's name in the configuration with its label, such as
 	// pyroscope.ebpf.instance. It is unique in the process.
@@ -22,7 +22,7 @@ type Options struct {
 	// Logger adds the component's ID to every line.
 	Logger log.Logger
 
-	// DataPath is a directory of the component's own. It need not exist.
+	// DataPath is a directory for this component only. It need not exist.
 	DataPath string
 
 	// OnStateChange publishes new exports. It may be called from Build, Run and
@@ -30,15 +30,15 @@ type Options struct {
 	// Registration has no Exports must not call it.
 	OnStateChange func(e Exports)
 
-	// Registerer takes the component's metrics, which are collected with a
-	// component_id label while the component is loaded.
+	// Registerer registers the component's metrics, which are collected with a component_id label while the component
+	// is loaded.
 	Registerer prometheus.Registerer
 
-	// Tracer takes the component's spans. Nil means that they are not recorded.
+	// Tracer receives the component's spans. If it is nil, no spans are recorded.
 	Tracer trace.TracerProvider
 }
 
-// Registration says how a kind of component is named and made.
+// Registration names a kind of component and says how to build it.
 type Registration struct {
 	// Name is the component's name in River, such as pyroscope.ebpf.
 	Name string
@@ -47,15 +47,15 @@ type Registration struct {
 	Args Arguments
 
 	// Exports is a zero value (not a pointer) of the struct that the component
-	// exports, or nil if it exports nothing.
+	// exports, or nil if it has no exports.
 	Exports Exports
 
 	// Build makes a component. args has the type of Args.
 	Build func(opts Options, args Arguments) (Component, error)
 }
 
-// NewRegistration returns the registration of a component that build makes of
-// arguments of type A. exports is as in Registration.
+// NewRegistration returns a registration whose Build calls build with arguments of type A. exports is the same as in
+// Registration.
 func NewRegistration[A any, C Component](name string, exports Exports, build func(Options, A) (C, error)) Registration {
 	var none A
 	return Registration{
@@ -95,15 +95,14 @@ func (r Registration) check() error {
 	return nil
 }
 
-// Registry is a set of registrations. It is never changed after NewRegistry, so
-// it is safe for concurrent use. The zero value holds nothing.
+// Registry is a set of registrations. It never changes after NewRegistry, so it is safe for concurrent use. The zero
+// value is empty.
 type Registry struct {
 	byName map[string]Registration
 }
 
-// NewRegistry returns a registry of regs. It refuses a registration that is
-// incomplete, a name given twice, and a name that begins with all the words of
-// another (a.b and a.b.c): a reference such as a.b.c.d could mean either.
+// NewRegistry returns a registry of regs. It refuses an incomplete registration, a duplicate name, and a name that
+// starts with all the words of another name (a.b and a.b.c): a reference such as a.b.c.d could mean either.
 func NewRegistry(regs ...Registration) (Registry, error) {
 	registry := Registry{byName: make(map[string]Registration, len(regs))}
 	var errs []error
@@ -133,7 +132,7 @@ func (r Registry) checkName(name string) error {
 	return nil
 }
 
-// Get returns the registration of that name.
+// Get returns the registration with that name.
 func (r Registry) Get(name string) (Registration, bool) {
 	reg, found := r.byName[name]
 	return reg, found
@@ -149,9 +148,8 @@ func (r Registry) Names() []string {
 	return names
 }
 
-// Registered registers c and returns it, or the collector that is there already if
-// a component of the same host registered an equal one before. A nil registerer
-// takes nothing.
+// Registered registers c and returns it. If a component of the same host has registered an equal collector before, it
+// returns that collector. If register is nil, c is not registered.
 func Registered[C prometheus.Collector](register prometheus.Registerer, c C) C {
 	if register == nil {
 		return c

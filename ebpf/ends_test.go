@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shared is made by the first test that looks at it, for all of them.
+// shared is a value that the first test that needs it makes for all tests.
 type shared[T any] struct {
 	once  sync.Once
 	value T
@@ -39,7 +39,7 @@ func (s *shared[T]) get(t testing.TB, make func() T) T {
 	return s.value
 }
 
-// collectUntil collects until enough says that the profiles so far are, and returns these.
+// collectUntil collects until enough accepts the profiles so far, and returns these.
 func collectUntil(t testing.TB, s *Session, what string, enough func(more []Profile) bool) (all []Profile) {
 	t.Helper()
 	defer func() {
@@ -60,8 +60,8 @@ func collectUntil(t testing.TB, s *Session, what string, enough func(more []Prof
 	return all
 }
 
-// only are options by which a session looks at nothing but some processes: what else this machine does costs it no
-// time, and takes no part of the copies of stacks.
+// only returns options by which a session looks at some processes only: the rest of the machine costs it no time, and
+// takes no part of the copies of stacks.
 func only(o Options, pids ...uint32) Options {
 	o.TargetsOnly = true
 	for _, pid := range pids {
@@ -70,11 +70,11 @@ func only(o Options, pids ...uint32) Options {
 	return o
 }
 
-// settledSamples are as many stacks in a row as have their rows when these are ready.
+// settledSamples is how many stacks in a row have their rows when the rows are ready.
 const settledSamples = 30
 
-// settle collects until the rows that the processes need are ready: until each has had some stacks in a row none of
-// which lacks them. A busy machine delays that, and nothing after it.
+// settle collects until the rows of the processes are ready: until each process has had some stacks in a row that lack
+// no rows. A busy machine delays only this step.
 func settle(t testing.TB, s *Session, pids ...uint32) []Profile {
 	t.Helper()
 	had := map[uint32]int64{}
@@ -125,7 +125,7 @@ func collectWhole(t testing.TB, s *Session, want uint64, pids ...uint32) []Profi
 	})
 }
 
-// ofPID are the samples of a process in a profile with the label "pid".
+// ofPID returns the samples of a process in a profile with the label "pid".
 func ofPID(p Profile, pid uint32) (own []*profile.Sample) {
 	for _, s := range p.Pprof.Sample {
 		if slices.Equal(s.Label["pid"], []string{itoa(pid)}) {
@@ -141,11 +141,11 @@ type ends struct {
 	example                string // of a broken one
 }
 
-// unreadyReasons are those for which a stack is incomplete because the machine was too busy: the kernel did not know
-// the process or have its rows when it walked, and the sample came too fast after others to carry a copy of its stack.
+// unreadyReasons are the reasons for which a stack is incomplete because the machine was too busy: the kernel did not
+// know the process or have its rows when it walked, and the sample came too fast to carry a copy of its stack.
 var unreadyReasons = []string{"process_unknown", "page_missing", "records_lost", "replaced"}
 
-// add counts a sample, as one of no rows also if its stack is incomplete for one of other reasons.
+// add counts a sample. It counts as unready also if its stack is incomplete for one of the given reasons.
 func (e *ends) add(p Profile, s *profile.Sample, reasons ...string) {
 	n := s.Value[0] / p.Pprof.Period
 	names := frameNames(s)
@@ -161,7 +161,7 @@ func (e *ends) add(p Profile, s *profile.Sample, reasons ...string) {
 	}
 }
 
-// isUnready reports whether a frame says that rows were not ready, or one of other reasons.
+// isUnready reports whether a frame says that rows were not ready, or gives one of the reasons.
 func isUnready(frame string, reasons ...string) bool {
 	reason, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(frame, "[incomplete: "), "]"), " ")
 	return slices.Contains(unreadyReasons, reason) || slices.Contains(reasons, reason)
@@ -178,7 +178,7 @@ func (e *ends) String() string {
 	return fmt.Sprintf("%d whole stacks, %d without rows yet, %d broken", e.whole, e.unready, e.broken)
 }
 
-// endsOf counts the samples of a process. The reasons are others for which a stack may be incomplete.
+// endsOf counts the samples of a process. The reasons are additional reasons for which a stack may be incomplete.
 func endsOf(profiles []Profile, pid uint32, reasons ...string) (e ends) {
 	for _, p := range profiles {
 		for _, s := range ofPID(p, pid) {
@@ -188,7 +188,7 @@ func endsOf(profiles []Profile, pid uint32, reasons ...string) (e ends) {
 	return e
 }
 
-// check allows for few broken stacks, one at least, and demands that rows come at all: most stacks are whole.
+// check allows a few broken stacks, at least one, and demands that rows become ready: most stacks are whole.
 func (e *ends) check(t testing.TB, name string, tolerated float64) {
 	t.Helper()
 	t.Logf("%s: %v", name, e)
@@ -197,7 +197,7 @@ func (e *ends) check(t testing.TB, name string, tolerated float64) {
 	}
 }
 
-// processTime is the CPU time that this process has used.
+// processTime returns the CPU time that this process has used.
 func processTime(t testing.TB) time.Duration {
 	t.Helper()
 	return cpuTime(t, uint32(os.Getpid()))

@@ -12,14 +12,14 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestExecLoops: programs that end after a millisecond have whole stacks at a high rate
-// too, though each is new to the profiler.
+// TestExecLoops: programs that end after a millisecond have whole stacks also at a high rate, though each is new to the
+// profiler.
 func TestExecLoops(t *testing.T) {
 	if !testkit.IsNightly() {
 		t.Parallel() // at night nothing else keeps the CPUs busy
 	}
 	need.Root(t)
-	const name = "hwexec" // of the shell and of what it runs, but for a letter
+	const name = "hwexec" // of the shell and of the program that it runs, except for a letter
 	dir := t.TempDir()
 	for suffix, path := range map[string]string{"s": "/bin/sh", "t": "/bin/true"} {
 		testkit.CopyProgram(t, path, filepath.Join(dir, name+suffix))
@@ -44,15 +44,15 @@ func TestExecLoops(t *testing.T) {
 				unknown[strings.HasPrefix(names[len(names)-1], "[incomplete: process_unknown")] += sample.Value[0] / p.Pprof.Period
 			}
 		}
-		time.Sleep(time.Second) // an agent collects every 15 s: stacks must not depend on that
+		time.Sleep(time.Second) // an agent collects every 15 s: stacks must not depend on it
 		return e.whole >= 2000
 	})
 	stats := s.Stats()
 	all := e.whole + e.unready + e.broken
 	t.Logf("%v, %d of unknown processes; %d copied, %d not; %v",
 		&e, unknown[true], stats.StackCopies, stats.StacksUncopied, stats.Outcomes)
-	// On a machine whose CPUs are busy with other things processes end before they are known, and stacks come too fast
-	// to be copied, which is counted. That is judged at night.
+	// On a machine with busy CPUs, processes end before they are known, and stacks come too fast to be copied, which is
+	// counted. That is judged at night.
 	mostIncomplete, mostUnknown := all/5, all/5
 	if testkit.IsNightly() {
 		mostIncomplete, mostUnknown = all/20, all/50

@@ -13,13 +13,13 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// isPreempted reports whether the scheduler has taken the goroutine off the thread: a goroutine looks whether others
-// are to run where it looks whether its stack is large enough.
+// isPreempted reports whether the scheduler has taken the goroutine off the thread: a goroutine checks for preemption
+// where it checks the size of its stack.
 func isPreempted(frames []string) bool {
 	return slices.Contains(frames, "runtime.goschedImpl") || slices.Contains(frames, "runtime.preemptPark")
 }
 
-// buildGrowing builds the program growing, with a release of Go if that is given.
+// buildGrowing builds the program growing, with a release of Go if one is given.
 func buildGrowing(t testing.TB, release string, env []string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "growing")
@@ -39,7 +39,7 @@ func buildGrowing(t testing.TB, release string, env []string, flags ...string) s
 	return path
 }
 
-// TestGoGrowth profiles goroutines whose stacks grow. Go's runtime does that on the thread's own stack, from where no
+// TestGoGrowth profiles goroutines whose stacks grow. Go's runtime copies them on the thread's own stack, from which no
 // frame record leads back.
 func TestGoGrowth(t *testing.T) {
 	t.Parallel()
@@ -47,8 +47,8 @@ func TestGoGrowth(t *testing.T) {
 	checkGrowing(t, buildGrowing(t, "", []string{"CGO_ENABLED=0"}))
 }
 
-// TestGoReleases does so with old releases, whose tool chains it downloads. Before Go 1.21 no frame record leads back
-// from the garbage collector either.
+// TestGoReleases does the same with old releases, whose tool chains it downloads. Before Go 1.21 no frame record leads
+// back from the garbage collector either.
 func TestGoReleases(t *testing.T) {
 	if os.Getenv("HEADWATER_LARGE") == "" {
 		t.Skip("downloads 600 MB; HEADWATER_LARGE=1 runs it")
@@ -81,13 +81,13 @@ func checkGrowing(t *testing.T, program string) {
 	ours := shareBelow(stacks, "main.handle", "runtime.newstack")
 	theirs := shareBelow(ownStacks(own), "main.handle", "runtime.newstack")
 	t.Logf("%.3f of our samples and %.3f of Go's own are where the stack of main.handle grows", ours, theirs)
-	// Go's own profile has 100 samples a second of CPU time, a few dozen of them there, and fewer on a busy machine.
+	// Go's own profile has 100 samples a second of CPU time, a few dozen at this place, and fewer on a busy machine.
 	if theirs < 0.03 || ours < 0.4*theirs || ours > 2.5*theirs {
 		t.Errorf("%.3f of our samples and %.3f of Go's own are where the stack of main.handle grows", ours, theirs)
 	}
 }
 
-// checkGrowth demands that stacks which grow have the functions that wanted more, as the source says.
+// checkGrowth demands that growing stacks have the functions that needed a larger stack, as in the source.
 func checkGrowth(t testing.TB, stacks []goStack) {
 	t.Helper()
 	right, said, all := int64(0), int64(0), int64(0)
@@ -118,14 +118,14 @@ func ownStacks(own *profile.Profile) (stacks []goStack) {
 	for _, s := range own.Sample {
 		var frames []string
 		for _, l := range s.Location {
-			frames = append(frames, l.Line[len(l.Line)-1].Function.Name) // those before are inlined
+			frames = append(frames, l.Line[len(l.Line)-1].Function.Name) // the lines before are inlined
 		}
 		stacks = append(stacks, goStack{frames, s.Value[0]})
 	}
 	return stacks
 }
 
-// shareBelow returns the share of the stacks in which a function has called another one.
+// shareBelow returns the share of the stacks in which one function has called the other.
 func shareBelow(stacks []goStack, caller, callee string) float64 {
 	with, all := int64(0), int64(0)
 	for _, s := range stacks {

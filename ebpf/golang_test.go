@@ -69,8 +69,7 @@ func outputOf(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// goSymbols names addresses of a program by go tool nm, which is asked about a
-// twin that is not stripped.
+// goSymbols names addresses of a program by go tool nm of a twin that is not stripped.
 type goSymbols struct {
 	starts []uint64
 	names  map[uint64]string
@@ -117,8 +116,8 @@ type goStack struct {
 
 func (s goStack) String() string { return fmt.Sprintf("%d %s", s.count, strings.Join(s.frames, " ")) }
 
-// goStacks returns the stacks of a program. Frames of the program itself are
-// named by symbols, others by the name that the profile gives them.
+// goStacks returns the stacks of a program. Frames of the program itself are named by symbols, all other frames by the
+// names in the profile.
 func goStacks(profiles []Profile, program string, symbols goSymbols) (stacks []goStack) {
 	for _, p := range profiles {
 		for _, sample := range p.Pprof.Sample {
@@ -157,7 +156,7 @@ func goOptions() Options {
 // plainSeconds is how long the program plain runs. Go's own profile then has 400 samples.
 const plainSeconds = "4"
 
-// plainRun is what the program plain did, by a session's profiles and by Go's own.
+// plainRun is a run of the program plain, with a session's profiles and Go's own.
 type plainRun struct {
 	program  string
 	profiles []Profile
@@ -170,8 +169,8 @@ func startPlain(t testing.TB, program string) (end func() *profile.Profile) {
 	return startOwn(t, program, plainSeconds)
 }
 
-// startOwn starts a program that writes what Go's own profiler sees of it in some seconds of CPU time. The function
-// that it returns waits for its end.
+// startOwn starts a program that writes Go's own profile of some seconds of its CPU time. The function that it returns
+// waits for its end.
 func startOwn(t testing.TB, program, seconds string) (end func() *profile.Profile) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cpu.pprof")
@@ -198,7 +197,7 @@ func startOwn(t testing.TB, program, seconds string) (end func() *profile.Profil
 	}
 }
 
-// goRun is what programs in Go did that run at once. Those of callback and pgo were sampled when their rows were ready.
+// goRun is a run of several programs in Go at once. callback and pgo were sampled when their rows were ready.
 type goRun struct {
 	plain                     plainRun // stripped
 	callback, pgo             string   // the programs
@@ -207,7 +206,7 @@ type goRun struct {
 
 var goRuns shared[*goRun]
 
-// runGo returns what the programs in Go did.
+// runGo returns the run of the programs in Go.
 func runGo(t testing.TB) *goRun {
 	t.Helper()
 	need.Root(t)
@@ -242,9 +241,8 @@ func runGo(t testing.TB) *goRun {
 
 const strippedGo = "-ldflags=-s -w"
 
-// TestGoStacks profiles a Go program, stripped and not. Functions of the program
-// are called as its source says, those of the runtime as Go's own profiler says,
-// and stacks end where goroutines and threads begin.
+// TestGoStacks profiles a Go program, stripped and not. Functions of the program have callers as in its source,
+// functions of the runtime as in Go's own profile, and stacks end where goroutines and threads start.
 func TestGoStacks(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -262,7 +260,7 @@ func TestGoStacks(t *testing.T) {
 	})
 }
 
-// profilePlain profiles a program that was made of plain's source.
+// profilePlain profiles a program that was built from plain's source.
 func profilePlain(t testing.TB, program string) *plainRun {
 	t.Helper()
 	s := start(t, goOptions())
@@ -311,8 +309,8 @@ func checkCallers(t testing.TB, stacks []goStack) {
 	}
 }
 
-// checkGoRoots demands that stacks end at the beginning of a goroutine or thread, or where the scheduler has taken a
-// goroutine off the thread: as it was about to make its stack larger, too.
+// checkGoRoots demands that stacks end at the start of a goroutine or thread, or where the scheduler has taken a
+// goroutine off the thread, also when it was about to grow its stack.
 func checkGoRoots(t testing.TB, stacks []goStack) {
 	t.Helper()
 	roots := map[string]int64{}
@@ -339,9 +337,8 @@ func checkGoRoots(t testing.TB, stacks []goStack) {
 	}
 }
 
-// compareOwn compares the callers of leaves with those in a profile by Go itself,
-// which goes from the runtime's stacks on to the goroutine's. What is frequent in
-// either must be in the other.
+// compareOwn compares the callers of leaves with the ones in a profile by Go itself, which continues from the runtime's
+// stacks on the goroutine's. Frequent callers of one profile must also be in the other.
 func compareOwn(t testing.TB, stacks []goStack, own *profile.Profile) {
 	t.Helper()
 	theirs := ownStacks(own)
@@ -349,9 +346,9 @@ func compareOwn(t testing.TB, stacks []goStack, own *profile.Profile) {
 	compareCallers(t, "our profile", chains(stacks), chains(theirs))
 }
 
-// chains counts the stacks by what is above the leaf, without the frames that Go's
-// profiler leaves out or puts in: the end of a goroutine's stack, where it grows, wrappers that the
-// compiler makes for go statements, and the preemption that its own signal delays.
+// chains counts the stacks by the frames above the leaf, without the frames that Go's profiler omits or adds: the end
+// of a goroutine's stack, where it grows, wrappers that the compiler makes for go statements, and the preemption that
+// its own signal delays.
 func chains(stacks []goStack) map[string]int64 {
 	counts := map[string]int64{}
 	for _, s := range stacks {
@@ -364,8 +361,8 @@ func chains(stacks []goStack) map[string]int64 {
 	return counts
 }
 
-// compareCallers demands that chains are among others that are more than 3 % of all and of which these others
-// should have 20: that they have none by chance is rarer than once in a hundred million comparisons.
+// compareCallers demands that others has all chains that are more than 3 % of counts and of which others should have
+// 20: that it has none by chance is rarer than once in a hundred million comparisons.
 func compareCallers(t testing.TB, whose string, counts, others map[string]int64) {
 	t.Helper()
 	all, most := sum(counts), sum(others)

@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestGuessed: where the code itself leads through code of no file, stacks are whole and have all callers. Where the
-// frame pointer alone does, stacks say so and are not whole; where the call that it leads to is of another function,
+// TestGuessed: where analysis of the code leads through code of no file, stacks are whole and have all callers. Where
+// only the frame pointer does, stacks say so and are not whole; where the call that it leads to is of another function,
 // they end.
 func TestGuessed(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestGuessed(t *testing.T) {
 				t.Fatalf("gcc: %v\n%s", err, out)
 			}
 			pid := testkit.Run(t, exec.Command(program, "600"))
-			s := start(t, only(identityOptions(), pid)) // there may be others that make code
+			s := start(t, only(identityOptions(), pid)) // other processes may generate code
 			defer s.Close()
 			settle(t, s, pid)
 			through := 0
@@ -53,7 +53,7 @@ func TestGuessed(t *testing.T) {
 						}
 						at := slices.Index(names, test.want[0])
 						if at < 0 {
-							continue // in that code itself
+							continue // in the generated code itself
 						}
 						if through++; !slices.Equal(names[at:min(at+len(test.want), len(names))], test.want) {
 							t.Errorf("%v, want %v", names, test.want)

@@ -18,8 +18,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// burner is a program whose only busy function is called FUNCTION, in which it is a part of the time. It says when it
-// has run all of its code once: no page of its file is missing then, which the file system could be asked for.
+// burner is a program whose only busy function is called FUNCTION, in which it is a part of the time. It prints a line
+// when it has run all of its code once: then no page of its file is missing, for which the file system could be asked.
 const burner = `
 #include <unistd.h>
 __attribute__((noinline)) unsigned long FUNCTION(volatile unsigned long n) {
@@ -56,13 +56,13 @@ func buildBurner(t *testing.T, dir, function string) (path string) {
 	return path
 }
 
-// runBurner runs a program until the test ends. It returns when that is busy.
+// runBurner runs a program until the test ends. It returns when the program is busy.
 func runBurner(t *testing.T, path, root string, args ...string) (pid int) {
 	t.Helper()
 	cmd := exec.Command(path, args...)
 	if root != "" {
-		// Not by us: until a child of ours has executed its program Go cannot collect
-		// garbage, and so the server in this process might not serve that program.
+		// This process does not start it: until a child has executed its program, Go cannot collect garbage in its
+		// parent, so the server in this process might not serve that program.
 		cmd = exec.Command("chroot", root, path)
 	}
 	out, err := cmd.StdoutPipe()
@@ -83,7 +83,7 @@ func runBurner(t *testing.T, path, root string, args ...string) (pid int) {
 }
 
 // named reports whether a process that is busy in burn_in_the_light has samples since the last call, and whether all
-// profiles that show them have its name.
+// profiles that show them have the function's name.
 func named(t *testing.T, s *Session, pid int) (samples uint64, named bool) {
 	t.Helper()
 	profiles, err := s.Collect()
@@ -101,8 +101,7 @@ func named(t *testing.T, s *Session, pid int) (samples uint64, named bool) {
 	return samples, named
 }
 
-// round is what a profile of some seconds shows of functions, by the start of their
-// names.
+// round returns which functions a profile of some seconds shows, by the start of their names.
 func round(t *testing.T, s *Session, prefixes ...string) map[string]bool {
 	t.Helper()
 	profiles, err := s.Collect()
@@ -122,7 +121,7 @@ func round(t *testing.T, s *Session, prefixes ...string) map[string]bool {
 	return found
 }
 
-// patient is far more than anything takes that does not wait for what hangs.
+// patient is far longer than any work that does not wait for a hanging mount.
 const patient = time.Minute
 
 // within fails the test if f does not return.
@@ -142,10 +141,9 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestHangingMount has a program whose root and executable are of a file system that
-// does not answer. Others have their names in every profile, a new program of the same
-// file system and the end of the session are not held up, and the names are there when
-// it answers.
+// TestHangingMount has a program whose root and executable are on a file system that does not answer. Other programs
+// have their names in every profile, a new program of the same file system and the end of the session are not delayed,
+// and the names appear when it answers.
 func TestHangingMount(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -204,7 +202,8 @@ func tell(t *testing.T, what func() error) {
 	}
 }
 
-// checkRounds looks at some rounds while the mount hangs: another program, once it has its name, has it in all of them.
+// checkRounds checks some rounds while the mount hangs: after another program has got its name, it has the name in all
+// rounds.
 func checkRounds(t *testing.T, s *Session, other int, when string) {
 	t.Helper()
 	const rounds, interval = 4, time.Second

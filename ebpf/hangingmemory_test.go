@@ -18,8 +18,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestHangingMemory has a process whose memory cannot be read: who reads it waits for an
-// answer that never comes. Others have their names in every profile.
+// TestHangingMemory has a process whose memory cannot be read: a reader waits for an answer that never comes. Other
+// processes have their names in every profile.
 func TestHangingMemory(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -32,7 +32,7 @@ func TestHangingMemory(t *testing.T) {
 		unix.Close(int(fd))
 		checkHeld(t, runBurner(t, compileC(t, t.TempDir(), "held", fuse.Held, "-ldl"), ""))
 	})
-	if runtime.GOARCH != "amd64" { // there are no rules for Java on others
+	if runtime.GOARCH != "amd64" { // there are no rules for Java on other architectures
 		return
 	}
 	t.Run("file", func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestHangingMemory(t *testing.T) {
 	})
 }
 
-// checkHeld profiles next to a process whose memory is held back.
+// checkHeld profiles while the memory of a process is held back.
 func checkHeld(t *testing.T, pid int) {
 	t.Helper()
 	other := runBurner(t, buildBurner(t, t.TempDir(), "burn_in_the_light"), "")

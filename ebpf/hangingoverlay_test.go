@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// mover is a program that is busy in near and, once it gets SIGUSR1, in far, which is so far
-// away that its unwind rows are on another page. Far runs once before.
+// mover is a program that is busy in near and, after it gets SIGUSR1, in far, which is so far away that its unwind rows
+// are on another page. Far runs once before.
 const mover = `
 #include <signal.h>
 #include <unistd.h>
@@ -58,9 +58,9 @@ func buildMover(t *testing.T, dir string) (path string) {
 	return path
 }
 
-// TestHangingOverlay has a program in an overlay that its user has mounted, in a user namespace
-// of their own, over a file system that stops to answer when the program's rows are not all
-// read. Others have their names in every profile.
+// TestHangingOverlay has a program in an overlay that its user has mounted, in a user namespace of their own, over a
+// file system that stops answering before all of the program's rows are read. Other programs have their names in every
+// profile.
 func TestHangingOverlay(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -86,7 +86,7 @@ func TestHangingOverlay(t *testing.T) {
 		}
 	}
 	other := runBurner(t, light, "")
-	// From the root of the mount namespace: below another one nobody may make a user namespace.
+	// Run from the root of the mount namespace: below another root, no process may make a user namespace.
 	pid := runBurner(t, "nsenter", "", "--mount=/proc/self/ns/mnt", "--wd="+dir, "unshare", "-Urm", "sh", "-c",
 		"mount -t overlay -o lowerdir=fuse,upperdir=upper,workdir=work overlay merged && exec merged/mover")
 

@@ -19,11 +19,11 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// twinID is the build ID of programs that differ in everything else.
+// twinID is the build ID of programs that differ in all other respects.
 const twinID = "0x5eedc0dedeadbeef5eedc0dedeadbeef5eedc0de"
 
-// twin is a program whose functions prefix_1 to prefix_5 call each other, with frames
-// of a size of its own: rows of another one lead nowhere.
+// twin is a program whose functions prefix_1 to prefix_5 call each other, with frames of its own size: rows of another
+// twin lead nowhere.
 type twin struct {
 	prefix   string
 	path     string
@@ -56,8 +56,8 @@ FUNCTION(P(1), P(2))
 int main(int argc, char **argv) { return P(1)(now() + (argc > 1 ? atof(argv[1]) : 1)) == 7; }
 `
 
-// buildTwin builds a program with the build ID that all of them have. Tests that run at once have frames of other
-// sizes: a stripped program takes the names of one whose code is equal.
+// buildTwin builds a program with the build ID of all twins. Tests that run at once have frames of different sizes: a
+// stripped program takes the names of a program whose code is equal.
 func buildTwin(t testing.TB, dir, name, prefix string, frame int, flags ...string) twin {
 	t.Helper()
 	w := twin{prefix: prefix, path: filepath.Join(dir, name)}
@@ -109,7 +109,7 @@ func (r running) stop() {
 	r.cmd.Wait()
 }
 
-// pid is the process's.
+// pid returns the PID of the process.
 func (r running) pid() uint32 { return uint32(r.cmd.Process.Pid) }
 
 // stacksOfPID returns the user functions of each distinct stack of a process, leaf first, and
@@ -135,8 +135,8 @@ func stacksOfPID(profiles []Profile, pid int) (stacks [][]string, times []int64,
 	return stacks, times, mappings
 }
 
-// judge checks that all stacks of a twin are whole and its own, named unless it is
-// stripped, and that its frames lie in its own file. Early ones may have no names yet, but none of another.
+// judge checks that all stacks of a twin are whole and its own, named unless it is stripped, and that its frames are in
+// its own file. Early stacks may have no names yet, but no names of another twin.
 func (r running) judge(t testing.TB, early, late []Profile) {
 	t.Helper()
 	name := filepath.Base(r.path)
@@ -150,7 +150,7 @@ func (r running) judge(t testing.TB, early, late []Profile) {
 	}
 	checkWhole(t, name, early, r.pid())
 	checkWhole(t, name, late, r.pid())
-	if named, all := r.named(late); !r.stripped && named < all*9/10 { // others are of the dynamic loader
+	if named, all := r.named(late); !r.stripped && named < all*9/10 { // the rest is in the dynamic loader
 		t.Errorf("%s: %v of %v have the chain %v", name, named, all, r.chain())
 	}
 	own := false
@@ -165,7 +165,7 @@ func (r running) judge(t testing.TB, early, late []Profile) {
 	}
 }
 
-// named returns how much CPU time of the stacks that do not end where rows are not ready has the functions of a twin.
+// named returns how much CPU time, in stacks that do not end where rows are not ready, has the functions of a twin.
 func (r running) named(profiles []Profile) (named, all time.Duration) {
 	stacks, times, _ := stacksOfPID(profiles, r.cmd.Process.Pid)
 	for i, s := range stacks {
@@ -180,7 +180,7 @@ func (r running) named(profiles []Profile) (named, all time.Duration) {
 	return named, all
 }
 
-// checkWhole allows for one incomplete stack of twenty, besides those that a busy machine leaves without rows. By the
+// checkWhole allows one incomplete stack of twenty, besides the stacks that a busy machine leaves without rows. By the
 // rows of another file all would be incomplete.
 func checkWhole(t testing.TB, name string, profiles []Profile, pid uint32) {
 	t.Helper()
@@ -194,7 +194,7 @@ func identityOptions() Options {
 	return o
 }
 
-// judgeAll has a session profile some programs alone, collects until all have enough whole stacks, and judges them.
+// judgeAll has a session profile only some programs, collects until all have enough whole stacks, and judges them.
 func judgeAll(t testing.TB, s *Session, all ...running) {
 	t.Helper()
 	var pids []uint32
@@ -223,9 +223,8 @@ const (
 	twinSeconds = 600 // that one lives at most
 )
 
-// TestTwinsOfOneBuildID runs two programs that have one build ID and nothing else in
-// common, in either order, one after the other and at once, one of them stripped or
-// not: each has whole stacks, its own names, and its own file.
+// TestTwinsOfOneBuildID runs two programs that share only their build ID, in either order, one after the other and at
+// once, one of them stripped or not: each has whole stacks, its own names, and its own file.
 func TestTwinsOfOneBuildID(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -269,9 +268,8 @@ func TestTwinsOfOneBuildID(t *testing.T) {
 	}
 }
 
-// TestReplacedProgram has another program put in the place of one that runs, and the
-// file of one written over after it has ended: each process has the names of what it
-// runs.
+// TestReplacedProgram replaces the file of a running program, and overwrites the file of a program that has ended: each
+// process has the names of the program that it runs.
 func TestReplacedProgram(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "gcc")
@@ -312,8 +310,8 @@ int main(int argc, char **argv) {
 }
 `
 
-// TestRewrittenLibrary writes over a library while a program runs its code, which stays
-// the same: what its functions are called changes, and profiles show it.
+// TestRewrittenLibrary overwrites a library while a program runs its code, which stays the same: the names of its
+// functions change, and profiles show them.
 func TestRewrittenLibrary(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "gcc")
@@ -383,8 +381,8 @@ func TestRewrittenLibrary(t *testing.T) {
 	}
 }
 
-// TestForeignBuildID has a program with the build ID of the C library, started before
-// any other that uses the C library is: that keeps its names, and the program has its own.
+// TestForeignBuildID has a program with the build ID of the C library, started before any other program that uses the C
+// library: the library keeps its names, and the program has its own.
 func TestForeignBuildID(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "gcc", "readelf")

@@ -44,7 +44,7 @@ func compileJava(t testing.TB, name string) (dir string) {
 	})
 }
 
-// javaOptions are those of sessions that look at Java VMs, of which others may run on this host.
+// javaOptions returns options of sessions that look at Java VMs; other Java VMs may run on this host.
 func javaOptions() Options {
 	o := DefaultOptions()
 	o.Comm, o.SampleRate, o.KernelStacks, o.PIDLabel = CommNone, 499, false, true
@@ -57,7 +57,8 @@ type javaProgram struct {
 	session *Session
 }
 
-// launchJava starts a program. What it returns waits for a line that the program prints when it is at work.
+// launchJava starts a program. The function that it returns waits for a line that the program prints when it is at
+// work.
 func launchJava(t testing.TB, args ...string) (pid uint32, atWork func()) {
 	t.Helper()
 	cmd := exec.Command("java", args...)
@@ -74,7 +75,7 @@ func launchJava(t testing.TB, args ...string) (pid uint32, atWork func()) {
 	}
 }
 
-// startJava starts a program and then, when it is at work, a session that looks at it alone.
+// startJava starts a program and then, when it is at work, a session that looks only at it.
 func startJava(t testing.TB, args ...string) *javaProgram {
 	t.Helper()
 	pid, atWork := launchJava(t, args...)
@@ -84,10 +85,10 @@ func startJava(t testing.TB, args ...string) *javaProgram {
 	return &javaProgram{pid, s}
 }
 
-// samples are those of the program.
+// samples returns the samples of the program.
 func (j *javaProgram) samples(p Profile) []*profile.Sample { return ofPID(p, j.pid) }
 
-// locations are the distinct ones of the program's samples.
+// locations returns the distinct locations of the program's samples.
 func (j *javaProgram) locations(p Profile) (own []*profile.Location) {
 	seen := map[*profile.Location]bool{}
 	for _, s := range j.samples(p) {
@@ -101,22 +102,22 @@ func (j *javaProgram) locations(p Profile) (own []*profile.Location) {
 	return own
 }
 
-// isJava reports whether a location is in code that the VM has made, or a method that its interpreter runs.
+// isJava reports whether a location is in code that the VM has generated, or a method that its interpreter runs.
 func isJava(l *profile.Location) bool {
 	return l.Mapping != nil && (l.Mapping.File == "[jit]" || strings.HasPrefix(l.Mapping.File, "[java "))
 }
 
-// jitted are the frames of a stack that are in code made while the program runs, or interpreted, root first.
+// jitted returns the frames of a stack that are in generated code, or interpreted, root first.
 func jitted(sample *profile.Sample) (frames []string) {
 	for _, l := range slices.Backward(sample.Location) {
 		if isJava(l) {
-			frames = append(frames, l.Line[len(l.Line)-1].Function.Name) // that the code lies in
+			frames = append(frames, l.Line[len(l.Line)-1].Function.Name) // the method whose code it is
 		}
 	}
 	return frames
 }
 
-// deepChain is what calls what in Deep.java, root first.
+// deepChain returns the calls in Deep.java, root first.
 func deepChain() []string {
 	chain := []string{"Deep.main", "Deep.one"}
 	for range 30 {
@@ -144,12 +145,12 @@ func fits(frames, chain []string) bool {
 // javaMode is how methods are run.
 type javaMode struct {
 	name, flag string
-	before     bool // the VM runs before the session begins
-	compiled   bool // methods are
+	before     bool // the VM runs before the session starts
+	compiled   bool // methods are compiled
 }
 
-// TestJavaStacks profiles a Java program whose methods call each other as its source
-// says, by both compilers, by the interpreter, and all of them in turn.
+// TestJavaStacks profiles a Java program whose methods call each other as in its source, by both compilers, by the
+// interpreter, and by all in turn.
 func TestJavaStacks(t *testing.T) {
 	t.Parallel()
 	classes := compileJava(t, "Deep")
@@ -195,8 +196,8 @@ func TestJavaStacks(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			java := &programs[i]
 			java.checkDeep(t, first)
-			// In the beginning the VM makes mappings, which are not known in the same moment. How long rows are missing
-			// then depends on what else the machine does.
+			// At its start the VM makes mappings, which become known a moment later. How long rows are missing then
+			// depends on the load of the machine.
 			e := endsOf(first, java.pid, "no_mapping")
 			e.check(t, "from the first sample on", 0.01)
 			e = endsOf(settled, java.pid)
@@ -275,13 +276,13 @@ func (j *javaProgram) checkDeep(t *testing.T, profiles []Profile) {
 	}
 }
 
-// TestJavaDigests: stacks lead from the VM's own code of a digest, which may align its stack and use rbp for other
-// things, to the method that wants it.
+// TestJavaDigests: stacks lead from the VM's own code of a digest, which may align its stack and use rbp otherwise, to
+// the method that calls it.
 func TestJavaDigests(t *testing.T) {
 	t.Parallel()
 	classes := compileJava(t, "Hash")
 	digests := []string{"MD5", "SHA-1", "SHA-256", "SHA-512"}
-	// A quarter of the samples and more is of each: where the stacks of one do not lead to the program, all fail.
+	// A quarter of the samples and more is of each: if the stacks of one do not lead to the program, all fail.
 	t.Run("all", func(t *testing.T) { checkDigests(t, classes, digests) })
 	for _, digest := range digests {
 		t.Run(digest, func(t *testing.T) {
@@ -324,9 +325,9 @@ func checkDigests(t *testing.T, classes string, digests []string) {
 	e.check(t, strings.Join(digests, ", "), 0.02)
 }
 
-// TestFirstInterpretedMethods: in programs that have just begun, rows are missing where the kernel's walk comes first.
-// Interpreted methods have names there, too, unless the machine is so busy that they could be others by then: that is
-// why one good run is enough.
+// TestFirstInterpretedMethods: in programs that have just started, rows are missing at the kernel's first walks.
+// Interpreted methods also have names there, unless the machine is so busy that different methods may run by then: so
+// one good run is enough.
 func TestFirstInterpretedMethods(t *testing.T) {
 	classes := t.TempDir()
 	need.Root(t)
@@ -375,7 +376,7 @@ func interpretedFrames(p Profile) (named, unnamed int64) {
 	return named, unnamed
 }
 
-// collectUnnamed collects while methods are not to be named.
+// collectUnnamed collects with an option that leaves methods without names.
 func collectUnnamed(t testing.TB, s *Session, pids []uint32) []Profile {
 	t.Helper()
 	o := javaOptions()
@@ -383,7 +384,7 @@ func collectUnnamed(t testing.TB, s *Session, pids []uint32) []Profile {
 	if err := s.Update(o); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Collect(); err != nil { // what was sampled before
+	if _, err := s.Collect(); err != nil { // samples from before
 		t.Fatal(err)
 	}
 	profiles := collectOf(t, s, wantedSamples/3, pids...)
@@ -393,7 +394,7 @@ func collectUnnamed(t testing.TB, s *Session, pids []uint32) []Profile {
 	return profiles
 }
 
-// checkUnnamed: where methods are not to be named, stacks are as whole.
+// checkUnnamed: stacks of methods without names are equally whole.
 func (j *javaProgram) checkUnnamed(t *testing.T, profiles []Profile) {
 	t.Helper()
 	for _, p := range profiles {
@@ -409,14 +410,14 @@ func (j *javaProgram) checkUnnamed(t *testing.T, profiles []Profile) {
 	e.check(t, "without names", 0.01)
 }
 
-// perfMaps are what VMs say of their code for perf, before and after samples.
+// perfMaps are the VMs' own maps of their code for perf, before and after samples.
 type perfMaps struct {
 	before, after map[uint32][]compiledCode
 	profiles      []Profile
 }
 
-// collectPerfMaps has the VMs with compiled methods say which code they have, before and after samples, until it is
-// the same code of Deep.
+// collectPerfMaps gets the VMs' maps of compiled methods, before and after samples, until both have the same code of
+// Deep.
 func collectPerfMaps(t testing.TB, s *Session, modes []javaMode, pids []uint32) (m perfMaps) {
 	t.Helper()
 	say := func() map[uint32][]compiledCode {
@@ -442,14 +443,13 @@ func collectPerfMaps(t testing.TB, s *Session, modes []javaMode, pids []uint32) 
 	return m
 }
 
-// codeOfDeep is the code of its methods.
+// codeOfDeep returns the code of Deep's methods.
 func codeOfDeep(codes []compiledCode) []compiledCode {
 	return slices.DeleteFunc(slices.Clone(codes), func(c compiledCode) bool { return !strings.Contains(c.name, "Deep.") })
 }
 
-// comparePerfMap compares names of methods with those that the VM itself gives to perf.
-// Only code that the VM has before and after the samples is judged: methods are
-// compiled again all the time, and other code comes to where they were.
+// comparePerfMap compares names of methods with the names in the VM's map for perf. Only code that the VM has before
+// and after the samples is judged: methods are compiled again all the time, and other code takes their place.
 func (j *javaProgram) comparePerfMap(t *testing.T, m perfMaps) {
 	t.Helper()
 	same, others, unjudged := 0, 0, 0
@@ -481,7 +481,7 @@ func (j *javaProgram) comparePerfMap(t *testing.T, m perfMaps) {
 	}
 }
 
-// compiledCode is what a VM says of its code at [start, end).
+// compiledCode is an entry of a VM's map: its code at [start, end).
 type compiledCode struct {
 	start, end uint64
 	name       string
@@ -522,7 +522,7 @@ func codeAt(codes []compiledCode, addr uint64) compiledCode {
 	return compiledCode{}
 }
 
-// TestJavaChurn profiles a program whose code is thrown away and made again in its place.
+// TestJavaChurn profiles a program whose code is dropped and generated again in the same place.
 func TestJavaChurn(t *testing.T) {
 	testkit.Nightly(t, "how many stacks code spoils that is gone when it is read depends on how busy the machine is. "+
 		"TestJavaStacks checks code that is compiled when it is hot")
@@ -567,8 +567,8 @@ func tryJavaChurn(t *retry.T, classes string) {
 	t.Logf("%d samples, %d in methods, %d pages given up, %d resident", samples, all, stats.PagesEvicted, stats.Pages)
 }
 
-// isChurn reports whether the frames, root first, are of a call of Work.step at a position:
-// by itself, Work.run or the interpreter, and then nothing else but Work and leaves.
+// isChurn reports whether the frames, root first, are of a call of Work.step at a position: by itself, Work.run or the
+// interpreter, and then only Work and leaves.
 func isChurn(frames []string, at int) bool {
 	interpreted := func(f string) bool { return f == "Interpreter" }
 	if at > 0 && frames[at-1] != "Work.run" && !interpreted(frames[at-1]) {

@@ -13,9 +13,9 @@ import (
 	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
-// busyAgent has a thread of a Java VM that lets all others run first, and changes 2 GiB of mappings every two seconds:
-// where CPUs are busy it has the lock of the VM's memory for some tenths of a second each time, and who reads that
-// memory waits.
+// busyAgent has a thread of a Java VM that gives way to all other threads, and changes 2 GiB of mappings every two
+// seconds: on busy CPUs it holds the lock of the VM's memory for some tenths of a second each time, and readers of that
+// memory wait.
 const busyAgent = `
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -50,8 +50,8 @@ int Agent_OnLoad(void *vm, char *options, void *reserved)
 }
 `
 
-// TestBusyJava: a Java VM whose memory cannot be read at times, because a thread of it that has the lock of its memory
-// waits for a CPU, has its stacks and names all the same.
+// TestBusyJava: a Java VM whose memory cannot be read at times, because a thread that holds the lock of its memory
+// waits for a CPU, still has its stacks and names.
 func TestBusyJava(t *testing.T) {
 	testkit.Nightly(t, "how many stacks are whole is judged where nothing else is busy. "+
 		"TestJavaStacks checks the stacks of a VM whose memory can be read")
@@ -71,7 +71,7 @@ func TestBusyJava(t *testing.T) {
 		}
 		for _, p := range profiles {
 			for _, sample := range java.samples(p) {
-				if isAgents(sample) { // how much of the CPU its thread gets is not the question
+				if isAgents(sample) { // its thread's share of the CPU does not matter
 					continue
 				}
 				n := uint64(sample.Value[0] / p.Pprof.Period)

@@ -31,8 +31,8 @@ func javaFrames(sample *profile.Sample) (frames []string) {
 	return frames
 }
 
-// sitesOf runs the program Inline until it has said where it works: four stacks, leaf first, that begin in Inline.work
-// and end in Inline.call.
+// sitesOf runs the program Inline until it has printed where it works: four stacks, leaf first, that start in
+// Inline.work and end in Inline.call.
 func sitesOf(t *testing.T, classes string) (sites [][]string) {
 	t.Helper()
 	cmd := exec.Command("java", "-cp", classes, "Inline")
@@ -75,14 +75,14 @@ func siteOf(frames []string, sites [][]string) int {
 	return -1
 }
 
-// sameLeaf reports whether two frames are equal, but for the line of ours where the VM knows none.
+// sameLeaf reports whether two frames are equal, except that ours may have no line where the VM knows none.
 func sameLeaf(ours, theirs string) bool {
 	unknown, ok := strings.CutSuffix(ours, ":0")
 	return ours == theirs || ok && strings.HasPrefix(theirs, unknown+":")
 }
 
-// TestJavaInlined: a frame of compiled code has the methods that were inlined there, with the lines that a Throwable
-// has, and the work of each of them is what it is without inlining.
+// TestJavaInlined: a frame of compiled code has the methods that were inlined there, with the lines of a Throwable, and
+// each method's share of the work is the same as without inlining.
 func TestJavaInlined(t *testing.T) {
 	t.Parallel()
 	classes := compileJava(t, "Inline")
@@ -95,11 +95,11 @@ func TestJavaInlined(t *testing.T) {
 	})
 }
 
-// inlineSamples are those of each VM. A share is five deviations off, which is 0.11, in fewer than one of a million
-// runs.
+// inlineSamples is the number of samples of each VM. A share is five deviations off, which is 0.11, in fewer than one
+// of a million runs.
 const inlineSamples = 1000
 
-// checkJavaInlined profiles two VMs at once, of which one inlines.
+// checkJavaInlined profiles two VMs at once, one with inlining and one without.
 func checkJavaInlined(t *testing.T, classes, flag string, sites [][]string, starts map[string]int64) {
 	t.Helper()
 	flags := []string{flag, "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Inline.call",
@@ -127,8 +127,8 @@ func checkJavaInlined(t *testing.T, classes, flag string, sites [][]string, star
 	together.compare(t, countSites(t, profiles, apart, sites, starts, false))
 }
 
-// inCompiled reports whether a stack is in compiled methods of Inline: others are not compiled yet, or of a thread of
-// the VM's own.
+// inCompiled reports whether a stack is in compiled methods of Inline: all other stacks are of methods not compiled
+// yet, or of the VM's own threads.
 func inCompiled(frames []string) bool {
 	return slices.ContainsFunc(frames, func(f string) bool { return strings.HasPrefix(f, "Inline.call Inline.java:") })
 }
@@ -141,7 +141,7 @@ func countSites(
 ) (n siteCounts) {
 	t.Helper()
 	var elsewhere []string
-	folded := 0.0 // samples of which one location has several methods
+	folded := 0.0 // samples with one location that has several methods
 	for _, p := range profiles {
 		for _, sample := range ofPID(p, pid) {
 			frames := javaFrames(sample)

@@ -8,7 +8,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// What is sampled after the last Collect is lost when a session is closed, and counted.
+// Samples after the last Collect are lost when a session is closed, and counted.
 func TestUncollectedSamplesAreCounted(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -34,7 +34,7 @@ func TestUncollectedSamplesAreCounted(t *testing.T) {
 	if got := stats.Delivered - stats.Ignored; got != collected {
 		t.Errorf("%d samples are said to be delivered, %d were collected", got, collected)
 	}
-	// One CPU at least was busy all the time.
+	// At least one CPU was busy all the time.
 	if lost, want := stats.Lost[LostToTheEnd], uint64(o.SampleRate)*uint64(rest/time.Second); lost < want*3/4 {
 		t.Errorf("%d samples are said to be lost to the end, want %d or more", lost, want)
 	}
@@ -43,7 +43,7 @@ func TestUncollectedSamplesAreCounted(t *testing.T) {
 // lastPatience is how long Collect waits, when sampling has ended, for samples that are not read yet.
 const lastPatience = 3 * time.Second
 
-// At 10 kHz, what was sampled until sampling ended is in the last profiles: nothing is left.
+// At 10 kHz, the last profiles have all samples until sampling ended: none are left.
 func TestLastCollectHasEverything(t *testing.T) {
 	need.Root(t)
 	pid := testkit.Spin(t)
@@ -62,7 +62,7 @@ func TestLastCollectHasEverything(t *testing.T) {
 	if n, _ := of(profiles, pid); n == 0 {
 		t.Error("no samples of the busy program")
 	}
-	for patience > lastPatience && len(profiles) > 0 { // a machine as busy as that has them later
+	for patience > lastPatience && len(profiles) > 0 { // a busy machine has them later
 		var n uint64
 		profiles, n = countAll(t, s)
 		collected += n

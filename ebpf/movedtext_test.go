@@ -14,8 +14,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// textMover is a library whose move_text puts memory with the same bytes in the place of the program's text, or of
-// pages of it.
+// textMover is a library whose move_text replaces the program's text, or pages of it, by memory with the same bytes.
 const textMover = `
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -103,8 +102,8 @@ int main(int argc, char **argv) {
 // movedInShort are the parts of TestMovedText that make test has.
 var movedInShort = []string{"pie private meanwhile", "pie mremap before", "one segment memfd meanwhile"}
 
-// TestMovedText: text that a program has moved to memory of its own is its file's as before, whole and named, whether
-// it is moved before it is profiled or meanwhile. Memory with other bytes at that place is not.
+// TestMovedText: text that a program has moved to its own memory still counts as its file's, whole and named, whether
+// it is moved before or during profiling. Memory with other bytes at that place does not.
 func TestMovedText(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -176,7 +175,7 @@ func TestMovedText(t *testing.T) {
 	}
 }
 
-// awaitMoved waits until the text of a program is no mapping of its file any more, or in part.
+// awaitMoved waits until the text of a program is no longer a mapping of its file, in whole or in part.
 func awaitMoved(t *testing.T, pid uint32, program, how string) {
 	t.Helper()
 	testkit.Eventually(t, "the text is moved", func() bool {

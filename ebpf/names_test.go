@@ -24,8 +24,7 @@ func until(t *testing.T, s *Session, what string, wanted func(*profile.Location)
 	})
 }
 
-// TestCompiledJustInTime names functions of node's compiler by the map that it
-// writes, where V8's own names are not wanted.
+// TestCompiledJustInTime names functions of node's compiler by the map that it writes, with V8's own names turned off.
 func TestCompiledJustInTime(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -75,8 +74,8 @@ func main() {
 }
 `
 
-// TestInlinedFrames shows what a stripped Go program inlined, as lines of one
-// location, with files and lines, unless that is not wanted.
+// TestInlinedFrames shows the inlined functions of a stripped Go program, as lines of one location, with files and
+// lines, unless that is turned off.
 func TestInlinedFrames(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -118,7 +117,7 @@ func TestInlinedFrames(t *testing.T) {
 	if err := s.Update(o); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Collect(); err != nil { // of the options before
+	if _, err := s.Collect(); err != nil { // by the options before
 		t.Fatal(err)
 	}
 	until(t, s, "main.outer alone", func(l *profile.Location) bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// nodeChains is what calls leaf in testdata/node/chains.js, the innermost first.
+// nodeChains are the callers of leaf in testdata/node/chains.js, the innermost first.
 var nodeChains = map[string][]string{
 	"compare":  {"bySort", "round", "onTimer"},
 	"replacer": {"byJSON", "round", "onTimer"},
@@ -35,8 +35,8 @@ func scripted(s *profile.Sample) (functions []profile.Line) {
 	return functions
 }
 
-// TestNodeStacks profiles functions of JavaScript that call each other as the source says, directly and through
-// parts of V8, as its interpreter runs them and as each of its compilers has made them.
+// TestNodeStacks profiles functions of JavaScript that call each other as in the source, directly and through parts of
+// V8, as its interpreter runs them and as each of its compilers has compiled them.
 func TestNodeStacks(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -115,7 +115,7 @@ func checkNodeStacks(t *testing.T, flags []string) {
 	if err := session.Update(o); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := session.Collect(); err != nil { // what was sampled before
+	if _, err := session.Collect(); err != nil { // samples from before
 		t.Fatal(err)
 	}
 	for _, p := range collect(t, session, pid, wantedSamples/10) {
@@ -127,8 +127,8 @@ func checkNodeStacks(t *testing.T, flags []string) {
 	}
 }
 
-// settleNode collects until some stacks are as they should be: then V8 has compiled what is hot, and what node's large
-// file says has been read.
+// settleNode collects until some stacks are right: then V8 has compiled the hot functions, and node's large file has
+// been read.
 func settleNode(t testing.TB, s *Session, pid uint32, right func(*profile.Sample) bool) {
 	t.Helper()
 	had := int64(0)
@@ -181,7 +181,7 @@ func TestNodeInlined(t *testing.T) {
 	}
 }
 
-// checkNodeInlined says what is wrong with a stack of testdata/node/inlined.js. A leaf may be in any of its functions.
+// checkNodeInlined describes the error in a stack of testdata/node/inlined.js. A leaf may be in any of its functions.
 func checkNodeInlined(s *profile.Sample, script string) string {
 	type place struct {
 		name        string
@@ -221,7 +221,7 @@ func describe(s *profile.Sample) string {
 	return b.String()
 }
 
-// nodeStart is where functions of testdata/node/chains.js begin.
+// nodeStart has the first lines of functions of testdata/node/chains.js.
 var nodeStart = map[string]int64{
 	"leaf": 3, "bySort": 12, "compare": 13, "byJSON": 19, "byAwait": 26, "round": 50, "onTimer": 58,
 }
@@ -232,7 +232,7 @@ var nodeCall = map[string][]int64{
 	"area": {42}, "byMethod": {47}, "onTimer": {59, 60}, "round": {51, 52, 53, 54},
 }
 
-// checkNodeChain says what is wrong with a stack in leaf.
+// checkNodeChain describes the error in a stack in leaf.
 func checkNodeChain(functions []profile.Line, script string) string {
 	if len(functions) < 2 {
 		return "nobody called it"
@@ -251,7 +251,7 @@ func checkNodeChain(functions []profile.Line, script string) string {
 		if start, ok := nodeStart[f.Name]; ok && (f.StartLine != start || f.Filename != script) {
 			return f.Name + " begins elsewhere"
 		}
-		// Line 0: baseline code does not say where it is.
+		// Line 0: baseline code has no position.
 		if calls, ok := nodeCall[f.Name]; ok && l.Line != 0 && !slices.Contains(calls, l.Line) {
 			return f.Name + " is in another line"
 		}

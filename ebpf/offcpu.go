@@ -22,19 +22,20 @@ const (
 // offCPUReads is how many stacks a pass reads at most: some 50 us each, so a few percent of a CPU at the default rate.
 const offCPUReads = 64
 
-// OffCPU says whether and how time is profiled that threads spend on no CPU. The zero value: it is not.
+// OffCPU configures the profiling of time that threads spend on no CPU. The zero value turns it off.
 type OffCPU struct {
-	Rate   int                  // how often a second threads are looked at, at most MaxOffCPURate; 0: they are not
-	States []kernel.ThreadState // of the threads that are shown; none: all
-	Wakers bool                 // have samples say who has ended a wait, by profile.LabelWaker
+	Rate   int                  // passes over all threads a second, at most MaxOffCPURate; 0 means off
+	States []kernel.ThreadState // of the threads that are shown; none means all
+	Wakers bool                 // have samples name the task that ended a wait, by profile.LabelWaker
 }
 
-// DefaultOffCPUStates are those of threads that wait for something or for a CPU. Others have been stopped.
+// DefaultOffCPUStates returns the states of threads that wait, also for a CPU. Threads in all other states were
+// stopped.
 func DefaultOffCPUStates() []kernel.ThreadState {
 	return []kernel.ThreadState{kernel.Runnable, kernel.Sleeping, kernel.Uninterruptible}
 }
 
-// period returns what a sample stands for that does not say, in ns.
+// period returns the time that a sample without a value stands for, in ns.
 func (o *OffCPU) period() int64 {
 	if o.Rate == 0 {
 		return 0
@@ -49,16 +50,16 @@ type waiting struct {
 	add     func(*sampler.Sample) error
 
 	mu      sync.Mutex
-	running *offcpu.Running // nil: it is off
+	running *offcpu.Running // nil if it is off
 	stopped bool            // for good
-	past    offcpu.Stats    // of the clocks before, see counter.Sum
+	past    offcpu.Stats    // of earlier clocks, see counter.Sum
 
-	shown   sync.RWMutex // guards what follows, which the running clock reads
+	shown   sync.RWMutex // guards options, which the running clock reads
 	options Options
 }
 
-// prepare does what may fail: it starts a clock if options want one and there is none, and has it see wakers. Nothing
-// of that is shown until update.
+// prepare does the part of an update that may fail: it starts a clock if options want one and there is none, and has it
+// see wakers. Its samples are not shown until update.
 func (w *waiting) prepare(o Options) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +79,7 @@ func (w *waiting) prepare(o Options) error {
 	return err
 }
 
-// update makes options current for which prepare was called. The time until now is shown as the old ones want it.
+// update makes options current for which prepare was called. The time until now is shown by the old options.
 func (w *waiting) update(o Options) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +99,7 @@ func (w *waiting) update(o Options) error {
 	return w.running.SetWakers(o.OffCPU.Wakers)
 }
 
-// closeClock ends the clock and keeps what it has counted. The caller holds w.mu.
+// closeClock ends the clock and keeps its counters. The caller holds w.mu.
 func (w *waiting) closeClock() error {
 	err := w.running.Close()
 	w.past = w.stats()
@@ -106,14 +107,14 @@ func (w *waiting) closeClock() error {
 	return err
 }
 
-// current returns the options that are shown now.
+// current returns the current options.
 func (w *waiting) current() Options {
 	w.shown.RLock()
 	defer w.shown.RUnlock()
 	return w.options
 }
 
-// use adds where a thread was to its profile.
+// use adds the place of a thread to its profile.
 func (w *waiting) use(s *sampler.Sample) {
 	w.shown.RLock()
 	o := &w.options
@@ -143,7 +144,7 @@ func (w *waiting) flush() {
 	}
 }
 
-// stop ends the clock for good. Until close its figures are there.
+// stop ends the clock for good. Its figures stay available until close.
 func (w *waiting) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +164,7 @@ func (w *waiting) close() error {
 	return w.closeClock()
 }
 
-// stats adds up all clocks. The caller holds w.mu.
+// stats returns the sums of all clocks. The caller holds w.mu.
 func (w *waiting) stats() offcpu.Stats {
 	var now offcpu.Stats
 	if w.running != nil {
@@ -181,7 +182,7 @@ func (w *waiting) Stats() offcpu.Stats {
 	return w.stats()
 }
 
-// periods returns what samples of each kind stand for.
+// periods returns the period of each kind of sample.
 func (o *Options) periods() [kind.Count]int64 {
 	out := o.Periods
 	out[kind.OffCPU], out[kind.Heap] = o.OffCPU.period(), int64(o.HeapBytes)

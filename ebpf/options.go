@@ -1,8 +1,7 @@
-// Package ebpf is the profiler as a Go library: it samples every CPU, unwinds
-// user stacks in the kernel, names the frames and hands out pprof profiles.
+// Package ebpf is the profiler as a Go library: it samples every CPU, unwinds user stacks in the kernel, names the
+// frames and hands out pprof profiles.
 //
-// It knows neither River nor components nor Prometheus; component/pyroscope/ebpf
-// joins it to those.
+// It does not depend on River, components or Prometheus; component/pyroscope/ebpf connects it to them.
 package ebpf
 
 import (
@@ -44,7 +43,7 @@ const (
 	DefaultTableBytes = 64 << 20
 )
 
-// ProfileOptions say what profiles hold and how frames are named.
+// ProfileOptions configure the content of profiles and the names of frames.
 type ProfileOptions = profile.Options
 
 // Options configure a Session. The zero value is not valid; start from
@@ -57,32 +56,32 @@ type Options struct {
 	TargetsOnly          bool                // do not profile processes that match no target
 	ContainerIDCacheSize int                 // processes whose container ID is remembered
 
-	OffCPU OffCPU // profile time that threads spend on no CPU, too
+	OffCPU OffCPU // also profile time that threads spend on no CPU
 
-	// Probes take samples, too. One that cannot be attached is tried again with each Collect; Stats.Errors says why.
+	// Probes also take samples. A probe that cannot be attached is tried again with each Collect; Stats.Errors says
+	// why.
 	Probes []probe.Probe
 
-	// HeapBytes is how many bytes of memory are allocated for one block that is sampled, to profile the memory in use; 0:
-	// it is not. It costs each call of an allocator about a trap.
+	// HeapBytes is how many bytes of memory are allocated for one sampled block, to profile the memory in use; 0 means
+	// off. Each call of an allocator costs about a trap.
 	HeapBytes int
-	// HeapLimit is which part of its CPU time a process may spend on these traps, 0.1 say. Beyond it its memory is not
-	// sampled for a while. 0: any.
+	// HeapLimit is the share of its CPU time that a process may spend on these traps, such as 0.1. The memory of a
+	// process that exceeds it is not sampled for a while. 0 means no limit.
 	HeapLimit float64
 
 	UserStacks   bool // collect the user part of stacks
 	KernelStacks bool // collect the kernel part of stacks
 
-	// TableBytes limits the kernel memory of unwind tables. When it is short, pages
-	// that were not looked up lately make room.
+	// TableBytes limits the kernel memory of unwind tables. When it is short, pages that were not recently looked up
+	// are evicted.
 	TableBytes int
 
-	// CountBPFTime has the kernel count how long BPF programs run, see Stats.BPFTime. It costs each run of any BPF
-	// program of this host some tens of nanoseconds.
+	// CountBPFTime has the kernel measure how long BPF programs run, see Stats.BPFTime. It costs each run of any BPF
+	// program on this host some tens of nanoseconds.
 	CountBPFTime bool
 }
 
-// DefaultOptions returns the options of an empty pyroscope.ebpf block, but with
-// every process profiled.
+// DefaultOptions returns the options of an empty pyroscope.ebpf block, except that every process is profiled.
 func DefaultOptions() Options {
 	return Options{
 		ProfileOptions: ProfileOptions{
@@ -132,7 +131,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// sampling are the options of the sampler.
+// sampling returns the options of the sampler.
 func (o Options) sampling() sampler.Config {
 	return sampler.Config{
 		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
@@ -140,7 +139,8 @@ func (o Options) sampling() sampler.Config {
 	}
 }
 
-// processes are the PIDs of the only processes to profile; nil: there may be others, as new ones of a container.
+// processes returns the PIDs of the only processes to profile; nil if there may be more, such as new ones of a
+// container.
 func (o Options) processes() map[uint32]bool {
 	if !o.TargetsOnly {
 		return nil
@@ -148,14 +148,14 @@ func (o Options) processes() map[uint32]bool {
 	return target.NewFinder(target.Options{Targets: o.Targets}).Processes()
 }
 
-// heap are the options of memory in use.
+// heap returns the options of memory in use.
 func (o Options) heap() heap.Config {
 	return heap.Config{
 		SampleBytes: o.HeapBytes, UserStacks: o.UserStacks, Each: o.TargetsOnly, Limit: o.HeapLimit,
 	}
 }
 
-// probing are the options of probes.
+// probing returns the options of probes.
 func (o Options) probing() probing.Config {
 	return probing.Config{Probes: o.Probes, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestPGO: Go's compiler takes a profile, and inlines what it shows as hot.
+// TestPGO: Go's compiler accepts a profile, and inlines the hot functions in it.
 func TestPGO(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -50,7 +50,7 @@ func TestPGO(t *testing.T) {
 	})
 }
 
-// compilerDecisions returns what the compiler says that it does with the program, with a profile or "off".
+// compilerDecisions returns the compiler's output about the program, with a profile or "off".
 func compilerDecisions(t *testing.T, pgo string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func compilerDecisions(t *testing.T, pgo string) string {
 	return outputOf(t, "go", append(args, "testdata/golang/pgo/main.go")...)
 }
 
-// buildDecisions returns what the compiler says as go build runs it.
+// buildDecisions returns the compiler's output as go build runs it.
 func buildDecisions(t *testing.T, pgo string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
@@ -76,7 +76,7 @@ func buildDecisions(t *testing.T, pgo string) string {
 	return string(out)
 }
 
-// TestGoStartLines: functions of Go begin in the line that Go's own profiler says.
+// TestGoStartLines: functions of Go start in the same line as in Go's own profile.
 func TestGoStartLines(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -103,7 +103,7 @@ func TestGoStartLines(t *testing.T) {
 	}
 }
 
-// functionsOf returns the functions that lie in a program: others have a main.main too.
+// functionsOf returns the functions of a program: other programs also have a main.main.
 func functionsOf(p *profile.Profile, program string) map[*profile.Function]bool {
 	functions := map[*profile.Function]bool{}
 	for _, l := range p.Location {

@@ -14,16 +14,16 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// replacing is a way in which code comes to the place of other code.
+// replacing is a way in which code replaces other code.
 type replacing struct {
 	how          string
-	milliseconds int // for which one stays
+	milliseconds int // lifetime of one
 	library      bool
 }
 
-// replacings are the ways: a library or a program of one letter comes to the place of that of the other letter. Those
-// of programs are further starts in one process, "fixed" without random addresses, "thread" by another thread than the
-// first; "fork" and "vfork" make a process for each.
+// replacings are the ways: a library or a program of one letter replaces the one of the other letter. Programs are
+// further starts in one process, "fixed" without random addresses, "thread" by a thread other than the first; "fork"
+// and "vfork" make a process for each.
 func replacings() []replacing {
 	return []replacing{
 		{"dlopen", 20, true}, {"mmap", 20, true},
@@ -48,7 +48,7 @@ func letterOf(name string) string {
 	return ""
 }
 
-// judge counts a stack, in which the functions of one letter alone may be: of the given one, unless that is "".
+// judge counts a stack, which may have functions of only one letter: of the given one, unless that is "".
 func (r *replaced) judge(names []string, own string, n int64) {
 	end := ""
 	for _, name := range names {
@@ -71,8 +71,8 @@ func (r *replaced) judge(names []string, own string, n int64) {
 	r.right += n
 }
 
-// TestReplacedCode has code come to the place of other code all the time, in every way that programs have. A stack that
-// was walked by what was there before is given up, and none is named wrongly.
+// TestReplacedCode replaces code by other code all the time, in every way that programs have. A stack that was walked
+// by the old code is dropped, and none is named wrongly.
 func TestReplacedCode(t *testing.T) {
 	if !testkit.IsNightly() {
 		t.Parallel() // at night nothing else keeps the CPUs busy
@@ -137,7 +137,7 @@ func TestReplacedCode(t *testing.T) {
 					if !strings.HasPrefix(comm, "hw"+way.how) {
 						continue
 					}
-					own := "" // of a library: that of its caller
+					own := "" // the letter of a library is its caller's
 					if !way.library {
 						own = comm[len("hw"+way.how):]
 					}

@@ -10,10 +10,10 @@ type runner struct {
 	cancel context.CancelFunc
 	loop   sync.WaitGroup
 	failed chan struct{} // closed when the loop has failed
-	err    error         // why
+	err    error         // why it failed
 }
 
-// start runs a loop until stop. It returns nil when its context is done.
+// start runs a loop until stop. The loop returns nil when its context is done.
 func (r *runner) start(loop func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel, r.failed = cancel, make(chan struct{})

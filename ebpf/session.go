@@ -15,11 +15,10 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 )
 
-// idleExecutable is how long an executable that nobody has mapped keeps its
-// tables and symbols.
+// idleExecutable is how long an executable that no process has mapped keeps its tables and symbols.
 const idleExecutable = 30 * time.Second
 
-// Profile is what one target did between two calls of Collect.
+// Profile is the profile of one target between two calls of Collect.
 type Profile = profile.Profile
 
 // Process is one process's share of a Profile.
@@ -34,14 +33,13 @@ type Session struct {
 	waiting  *waiting        // time off CPU
 	probing  *probing.Prober // stacks at probes
 	heap     *heap.Profiler  // memory in use
-	files    *filework.Pool  // reads what others control
+	files    *filework.Pool  // reads files that other users control
 	updating sync.Mutex      // one Update at a time
 	runner   runner
 	last     atomic.Pointer[Stats] // of a session that has ended
 }
 
-// Start begins to profile. It returns a *kernel.PermissionError when the process
-// lacks capabilities.
+// Start starts profiling. It returns a *kernel.PermissionError when the process lacks capabilities.
 func Start(o Options) (*Session, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -109,7 +107,7 @@ func (s *Session) processEnded(pid uint32) {
 	s.profiles.Ended(pid)
 }
 
-// retryTargets has processes without a target looked at again now and then.
+// retryTargets has processes without a target looked up again from time to time.
 func (s *Session) retryTargets(uint64) error {
 	if s.targets.retry() {
 		s.sampler.AskAgain()
@@ -123,8 +121,8 @@ func (s *Session) Done() <-chan struct{} { return s.runner.failed }
 // Err returns why the session failed, once Done is closed.
 func (s *Session) Err() error { return s.runner.failure() }
 
-// Update makes options current, all of them or, with an error, none. Samples taken until
-// now are not lost: the next Collect returns them as the old options wanted them.
+// Update makes all options current, or none if it fails. Samples taken until now are not lost: the next Collect returns
+// them by the old options.
 func (s *Session) Update(o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -146,7 +144,7 @@ func (s *Session) Update(o Options) error {
 	}
 	s.waiting.flush()
 	s.probing.Flush()
-	update.Apply() // from here on nothing can fail
+	update.Apply() // the rest cannot fail
 	s.probing.Update(o.probing())
 	s.targets.update(o)
 	s.sampler.AskAgain()
@@ -154,7 +152,7 @@ func (s *Session) Update(o Options) error {
 	return s.waiting.update(o)
 }
 
-// sampleAs has the kernel sample as options say, or with an error as before.
+// sampleAs has the kernel sample by the options. If it fails, the kernel samples as before.
 func (s *Session) sampleAs(o Options) error {
 	if err := s.sampler.SampleOnly(o.processes()); err != nil {
 		return err
@@ -165,8 +163,7 @@ func (s *Session) sampleAs(o Options) error {
 	return nil
 }
 
-// Collect returns profiles of everything since the last call, the samples of
-// just now included.
+// Collect returns profiles of all samples since the last call, including the most recent ones.
 func (s *Session) Collect() ([]Profile, error) {
 	s.sampler.Flush()
 	s.waiting.flush()
@@ -178,8 +175,8 @@ func (s *Session) Collect() ([]Profile, error) {
 	return profiles, nil
 }
 
-// StopSampling ends sampling at once, while a Collect is under way too. What was sampled
-// until then is for the next Collect, which need not compete with sampling any more.
+// StopSampling ends sampling at once, even during a Collect. The next Collect has the samples taken until then, and
+// does not compete with sampling.
 func (s *Session) StopSampling() error {
 	s.profiles.Hurry()
 	s.waiting.stop()
@@ -188,12 +185,11 @@ func (s *Session) StopSampling() error {
 	return s.sampler.StopSampling()
 }
 
-// Waiting returns the work on files that takes so long that nobody waits for it, by
-// what it does, and how long it has taken. Names or stacks are missing meanwhile.
+// Waiting returns the work on files that takes so long that the session does not wait for it, by its description, and
+// how long it has taken. Names or stacks are missing until it is done.
 func (s *Session) Waiting() map[string]time.Duration { return s.files.Late() }
 
-// Close ends profiling and releases everything. Samples not collected are lost;
-// Collect before.
+// Close ends profiling and releases everything. Samples that are not collected are lost; call Collect first.
 func (s *Session) Close() error {
 	s.profiles.Interrupt()
 	s.runner.stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// start begins a session, or skips where this process may not.
+// start starts a session, or skips where this process may not.
 func start(t testing.TB, o Options) *Session {
 	t.Helper()
 	need.Root(t)
@@ -32,7 +32,7 @@ func start(t testing.TB, o Options) *Session {
 	return s
 }
 
-// of returns what a process did in some profiles.
+// of returns the samples of a process in some profiles, and the complete ones.
 func of(profiles []Profile, pid uint32) (samples, complete uint64) {
 	for _, p := range profiles {
 		for _, process := range p.Processes {
@@ -89,7 +89,7 @@ func TestSession(t *testing.T) {
 	})
 }
 
-// checkProfiles checks what Pyroscope and pprof ask of a profile.
+// checkProfiles checks the requirements of Pyroscope and pprof on a profile.
 func checkProfiles(t testing.TB, profiles []Profile) {
 	t.Helper()
 	times := map[int64]bool{}
@@ -194,8 +194,8 @@ func TestTargetsOnly(t *testing.T) {
 	}
 }
 
-// TestTargetsOnlyNewProcesses: where targets are processes, no stack is walked or copied of programs that end before
-// anybody can say that they are none of them; that of the target is there.
+// TestTargetsOnlyNewProcesses: where targets are processes, no stack is walked or copied of programs that end before it
+// is known that they are no targets; the target's stacks exist.
 func TestTargetsOnlyNewProcesses(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

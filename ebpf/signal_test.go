@@ -20,10 +20,9 @@ import (
 // program that it profiles.
 const flooding = "HEADWATER_FLOODED"
 
-// TestSignalFrames has a thread interrupted by signals all the time. What the
-// handler was interrupted in is below the frame that the kernel made for it.
-// Go's program is its own workload, so that this needs no compiler on any kernel
-// and architecture.
+// TestSignalFrames has a thread interrupted by signals all the time. The interrupted code is below the frame that the
+// kernel made for the handler. Go's program is its own workload, so that this needs no compiler on any kernel and
+// architecture.
 func TestSignalFrames(t *testing.T) {
 	if os.Getenv(flooding) != "" {
 		flood()
@@ -34,7 +33,7 @@ func TestSignalFrames(t *testing.T) {
 	trySignalFrames(t)
 }
 
-// handledSamples are those in a signal handler that are judged.
+// handledSamples is the number of samples in a signal handler that are judged.
 const handledSamples = 50
 
 // flood has a goroutine, deep in calls, that sends signals to its own thread until the process is killed, or for ten
@@ -108,7 +107,7 @@ func trySignalFrames(t *testing.T) {
 						calls++
 					}
 				}
-				// Go's runtime interrupts other goroutines of the program, too.
+				// Go's runtime also interrupts other goroutines of the program.
 				if (calls == 21 || calls == 0) && !strings.HasPrefix(frames[len(frames)-1], "[incomplete") {
 					whole += n
 					continue
@@ -122,7 +121,7 @@ func trySignalFrames(t *testing.T) {
 		handling, whole, unready)
 	tolerated := int64(0)
 	if runtime.GOARCH == "arm64" {
-		tolerated = handling / 20 // there, frame records do not show on which stack a first sample goes on
+		tolerated = handling / 20 // there, frame records do not show on which stack a first sample continues
 	}
 	if handling-whole > tolerated || unready > handling {
 		t.Errorf("%d of %d samples in a signal handler are whole, want all but %d; %d more had no rows yet", whole, handling,

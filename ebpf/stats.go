@@ -12,32 +12,31 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 )
 
-// SamplerStats count samples, and what their stacks are unwound by.
+// SamplerStats count samples, and the data by which their stacks are unwound.
 type SamplerStats = sampler.Stats
 
-// ProfileStats count what profiles are made of.
+// ProfileStats count the parts of profiles.
 type ProfileStats = profile.Stats
 
 // BinaryStats counts the incomplete stacks that ended in one binary.
 type BinaryStats = profile.BinaryStats
 
-// UnnamedStats counts the frames in one binary that have no function's name.
+// UnnamedStats counts the frames in one binary without a function's name.
 type UnnamedStats = profile.UnnamedStats
 
 // LanguageStats counts the frames of one language runtime.
 type LanguageStats = sampler.LanguageStats
 
-// Why samples that were due are not delivered.
+// Reasons why samples that were due are not delivered.
 const (
 	LostToFullLogs      = sampler.LostToFullLogs
 	LostToThrottling    = sampler.LostToThrottling
 	LostToSkippedTimers = sampler.LostToSkippedTimers
-	LostToTheEnd        = "session_ended" // taken, but nobody collected it before the session ended
+	LostToTheEnd        = "session_ended" // taken, but not collected before the session ended
 )
 
-// Stats are counters since the session began and gauges of its present state. Those of the
-// table, see Counters, are numbers; Binaries, Unnamed and Languages are lists with texts, and
-// are no part of it.
+// Stats are counters since the start of the session and gauges of its present state. The figures of the table, see
+// Counters, are numbers; Binaries, Unnamed and Languages are lists with texts, and not in the table.
 type Stats struct {
 	SamplerStats
 	ProfileStats
@@ -45,21 +44,21 @@ type Stats struct {
 	Probes probing.Stats
 	Heap   heap.Stats
 
-	FilesLate    uint64 // pieces of work on files that take so long that nobody waits for them
-	FilesHanging uint64 // those that do not go on
-	FilesRefused uint64 // pieces of work that were put off because others hang
+	FilesLate    uint64 // pieces of work on files that take so long that the session does not wait for them
+	FilesHanging uint64 // late pieces of work that make no progress
+	FilesRefused uint64 // pieces of work that were put off because other work hangs
 
-	// Errors that cost names or stacks but stop nothing, such as files that cannot
-	// be read, and how often each came; the first few hundred kinds, the others as one.
+	// Errors that cost names or stacks but do not stop the session, such as unreadable files, and how often each
+	// occurred; the first few hundred kinds, the rest as one.
 	Errors map[string]uint64
 
-	// LimitHits counts by reader how often bytes that others control went beyond a
-	// bound, which costs the names or stacks of their file.
+	// LimitHits counts by reader how often untrusted data exceeded a bound, which costs the names or stacks of its
+	// file.
 	LimitHits map[string]uint64
 }
 
-// Counters returns the table of the figures of Stats, each with its name, help text, kind and
-// place. docs/architecture/adding.md says what a new one takes.
+// Counters returns the table of the figures of Stats, each with its name, help text, kind and place.
+// docs/architecture/adding.md describes how to add one.
 func Counters() []counter.Row[Stats] {
 	return slices.Concat(
 		counter.Of(sampler.Counters(), func(s *Stats) *sampler.Stats { return &s.SamplerStats }),
@@ -70,7 +69,7 @@ func Counters() []counter.Row[Stats] {
 		fileCounters())
 }
 
-// fileCounters are the figures of the files that names and rows are read from.
+// fileCounters are the figures of the files from which names and rows are read.
 func fileCounters() []counter.Row[Stats] {
 	return []counter.Row[Stats]{
 		counter.One(counter.Gauge, "pyroscope_ebpf_files_late", "files_late",
@@ -91,13 +90,12 @@ func fileCounters() []counter.Row[Stats] {
 	}
 }
 
-// Stats returns counters since Start and gauges of the present state, which after Close is
-// that of the end.
+// Stats returns counters since Start and gauges of the present state; after Close, of the state at the end.
 func (s *Session) Stats() Stats {
 	if last := s.last.Load(); last != nil {
 		return *last
 	}
-	sampling, _ := s.sampler.Stats() // with an error the kernel could not be asked
+	sampling, _ := s.sampler.Stats() // after an error the kernel's counters are zero
 	profiles, waits, probes := s.profiles.Stats(), s.waiting.Stats(), s.probing.Stats()
 	memory := s.heap.Stats()
 	late, hanging, refused := s.files.Counts()
@@ -109,7 +107,7 @@ func (s *Session) Stats() Stats {
 	}
 }
 
-// keepStats keeps the figures of a session that ends. What nobody has collected is lost.
+// keepStats keeps the figures of a session that ends. Samples that were not collected are lost.
 func (s *Session) keepStats() {
 	last := s.Stats()
 	if used := last.Profiled + last.Ignored; last.Delivered > used {
@@ -121,7 +119,7 @@ func (s *Session) keepStats() {
 // maxErrors bounds the distinct errors of Stats.
 const maxErrors = 512
 
-// errorsOf returns what cost names or stacks, and how often.
+// errorsOf returns the errors that cost names or stacks, and how often each occurred.
 func errorsOf(profiles *profile.Stats, others ...map[string]uint64) map[string]uint64 {
 	all := limit.Texts{Most: maxErrors}
 	for _, of := range others {
@@ -135,7 +133,7 @@ func errorsOf(profiles *profile.Stats, others ...map[string]uint64) map[string]u
 	return all.Counts()
 }
 
-// limitHits adds up how often readers of foreign bytes stopped at a bound.
+// limitHits adds up how often readers of untrusted data stopped at a bound.
 func limitHits(parts ...map[limit.Reader]uint64) map[string]uint64 {
 	sum := map[string]uint64{}
 	for _, hits := range parts {

@@ -8,7 +8,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// Once sampling has ended nothing is sampled any more, and what was is there to be collected.
+// After sampling has ended no samples are taken, and the samples before can be collected.
 func TestStopSampling(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

@@ -23,8 +23,8 @@ static __attribute__((noinline)) void sort(unsigned long n) {
 static __attribute__((noinline)) void orders(void) { for (int i = 0; i < 9; i++) { sort(1000000); sort(999); } }
 int main(void) { for (;;) orders(); }`
 
-// TestStrippedFunctions profiles a stripped program: a frame is named by where its function begins, as nm says of the
-// same program before it was stripped, and its address is that of the code. It counts as not named all the same.
+// TestStrippedFunctions profiles a stripped program: a frame is named by the start of its function, as nm shows it for
+// the program before it was stripped, and its address is the code's. It still counts as not named.
 func TestStrippedFunctions(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -44,7 +44,7 @@ func TestStrippedFunctions(t *testing.T) {
 	s := start(t, only(identityOptions(), pid))
 	defer s.Close()
 
-	counted := func() bool { // the program, as one without names: then its file has been read
+	counted := func() bool { // the program counts as one without names: then its file has been read
 		return slices.ContainsFunc(s.Stats().Unnamed, func(u UnnamedStats) bool {
 			return u.File == program && u.Frames > 0 && u.Reason == "debug_file_missing"
 		})
@@ -73,7 +73,7 @@ func TestStrippedFunctions(t *testing.T) {
 	}
 }
 
-// startsByName returns what the functions of a program are named by their starts.
+// startsByName returns the names of a program's functions by their starts.
 func startsByName(t testing.TB, path string) map[string]string {
 	t.Helper()
 	out, err := exec.Command("nm", path).Output()

@@ -8,15 +8,15 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// retryTargetsAfter is how often processes without a target are looked at again:
-// they may have been moved to another cgroup.
+// retryTargetsAfter is how often processes without a target are looked up again: they may have been moved to another
+// cgroup.
 const retryTargetsAfter = 10 * time.Second
 
-// targets says whom the samples of a process count for.
+// targets finds the target of a process's samples.
 type targets struct {
 	finder  *target.Finder
 	cgroups *procfs.Cgroups
-	retried time.Time // for retry alone
+	retried time.Time // only for retry
 }
 
 func newTargets(o Options) *targets {
@@ -42,7 +42,7 @@ func (t *targets) of(pid uint32) (*target.Target, bool) {
 	return found, found != nil
 }
 
-// observe notes which processes are new.
+// observe notes new processes.
 func (t *targets) observe(r *kernel.Record) {
 	switch r.Kind {
 	case kernel.RecordExec:
@@ -52,8 +52,7 @@ func (t *targets) observe(r *kernel.Record) {
 	}
 }
 
-// retry has processes without a target looked at again if that is due, and reports whether
-// it was.
+// retry has processes without a target looked up again if that is due, and reports whether it was.
 func (t *targets) retry() bool {
 	if time.Since(t.retried) <= retryTargetsAfter {
 		return false

@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// threadProgram has two threads with a name of their own, each in another function, and says which IDs they have.
+// threadProgram has two threads with their own names, each in another function, and prints their IDs.
 const threadProgram = `
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -44,8 +44,8 @@ int main(void)
 }
 `
 
-// TestThreadLabels compares the labels of samples with what the threads say of themselves: a function that one thread
-// alone runs has its name and its ID.
+// TestThreadLabels compares the labels of samples with the threads' own output: a function that only one thread runs
+// has its name and its ID.
 func TestThreadLabels(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

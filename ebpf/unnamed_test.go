@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestUnnamedLanguages runs programs in languages whose functions are not named: most stacks have a frame that
-// says which language that is, and none has a bare [unknown]. A language that is named goes before another one.
+// TestUnnamedLanguages runs programs in languages whose functions are not named: most stacks have a frame with the
+// language, and none has a bare [unknown]. A language with names takes precedence.
 func TestUnnamedLanguages(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -80,8 +80,8 @@ func stacksOf(profiles []Profile, pid uint32) [][]string {
 	return stacks
 }
 
-// framesSaid counts the samples of a process, and those of them that have a frame, of which it returns one. Those that
-// end where rows are not ready are left out.
+// framesSaid counts the samples of a process, and its samples with a frame; it returns one stack with the frame.
+// Samples that end where rows are not ready are left out.
 func framesSaid(t testing.TB, profiles []Profile, pid uint32, frame string) (said, all int64, example string) {
 	t.Helper()
 	for _, p := range profiles {

@@ -19,8 +19,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// An update that fails changes nothing: not the kernel's rate while samples keep the old
-// one's weight, nor any other part.
+// An update that fails has no effect: not on the kernel's rate while samples keep the old rate's weight, nor on any
+// other part.
 func TestUpdateFailsWhole(t *testing.T) {
 	need.Root(t)
 	o := DefaultOptions()
@@ -43,7 +43,7 @@ func TestUpdateFailsWhole(t *testing.T) {
 	})
 }
 
-// withoutDescriptors lets nothing be opened until the function that it returns is called.
+// withoutDescriptors makes all opens fail until the function that it returns is called.
 func withoutDescriptors(t *testing.T) (end func()) {
 	t.Helper()
 	var limit unix.Rlimit
@@ -60,7 +60,7 @@ func withoutDescriptors(t *testing.T) (end func()) {
 	}
 }
 
-// A program that starts while there are no file descriptors has whole stacks once there are some.
+// A program that starts while there are no file descriptors has whole stacks after there are some.
 func TestStartWithoutDescriptors(t *testing.T) {
 	sh, err := os.ReadFile("/bin/sh")
 	if err != nil {
@@ -94,7 +94,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	})
 }
 
-// failUpdate makes an update, by try, that fails.
+// failUpdate makes an update that fails, by try.
 func failUpdate(t *testing.T, s *Session, pid uint32, cacheDir string, try func(update func() error) error) {
 	t.Helper()
 	o := DefaultOptions()
@@ -107,7 +107,7 @@ func failUpdate(t *testing.T, s *Session, pid uint32, cacheDir string, try func(
 	} else {
 		t.Log(err)
 	}
-	if _, err := s.Collect(); err != nil { // what was taken until now
+	if _, err := s.Collect(); err != nil { // samples from before
 		t.Fatal(err)
 	}
 	before := cpuTime(t, pid)
@@ -127,7 +127,7 @@ func failUpdate(t *testing.T, s *Session, pid uint32, cacheDir string, try func(
 	}
 }
 
-// cpuTime is the CPU time that a process has used, see proc_pid_stat(5).
+// cpuTime returns the CPU time that a process has used, see proc_pid_stat(5).
 func cpuTime(t testing.TB, pid uint32) time.Duration {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

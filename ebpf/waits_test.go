@@ -26,13 +26,13 @@ import (
 const waitingProgram = "HEADWATER_WAITING"
 
 const (
-	waitingFor   = 3 * time.Second // that is to be seen
+	waitingFor   = 3 * time.Second // to be seen
 	waitingApart = 100 * time.Millisecond
 )
 
-// TestWaitsOfGo has a thread wait for a pipe that another one writes to: its time is in the profile of time off CPU, by
-// whole stacks, with what it waits for and who ends that. Go's program is its own workload, so that this needs no
-// compiler on any kernel and architecture.
+// TestWaitsOfGo has a thread wait for a pipe to which another thread writes. Its time is in the profile of time off
+// CPU, by whole stacks, with the reason and the waker of the wait. Go's program is its own workload, so that this needs
+// no compiler on any kernel and architecture.
 func TestWaitsOfGo(t *testing.T) {
 	if os.Getenv(waitingProgram) != "" {
 		waitForPipe(t)
@@ -43,7 +43,7 @@ func TestWaitsOfGo(t *testing.T) {
 	tryWaitsOfGo(t)
 }
 
-// waitForPipe has two threads, of which one writes to the other until the process is killed.
+// waitForPipe has two threads: one writes to the other until the process is killed.
 func waitForPipe(t *testing.T) {
 	ends := make([]int, 2)
 	if err := unix.Pipe(ends); err != nil {
@@ -53,7 +53,7 @@ func waitForPipe(t *testing.T) {
 		runtime.LockOSThread()
 		for {
 			pause := unix.NsecToTimespec(int64(waitingApart))
-			_ = unix.Nanosleep(&pause, nil) // of this thread alone
+			_ = unix.Nanosleep(&pause, nil) // of this thread only
 			_, _ = unix.Write(ends[1], []byte{1})
 		}
 	}()
@@ -98,7 +98,8 @@ func tryWaitsOfGo(t *testing.T) {
 	o := DefaultOptions()
 	o.Comm = CommLabel
 	o.OffCPU = OffCPU{Rate: 2 * DefaultOffCPURate, States: DefaultOffCPUStates(), Wakers: true}
-	// Of more threads than are looked at in a pass, a random choice has the time of all: only ours are looked at.
+	// If there are more threads than a pass looks at, a random choice has the time of all: so only this test's threads
+	// are looked at.
 	s := start(t, only(o, pid))
 	defer s.Close()
 	var seen reading
@@ -111,7 +112,7 @@ func tryWaitsOfGo(t *testing.T) {
 	collectUntil(t, s, "the time in the read is seen", func(more []Profile) bool {
 		seen.add(t, more, name)
 		if took = time.Since(begin); seen.all < waitingFor {
-			time.Sleep(20 * waitingApart) // a Collect cuts a wait in two, and nobody has ended the first part
+			time.Sleep(20 * waitingApart) // a Collect cuts a wait in two, and the first part has no waker
 		}
 		return seen.all >= waitingFor
 	})
@@ -120,14 +121,14 @@ func tryWaitsOfGo(t *testing.T) {
 	if seen.all > took+slack || seen.all < took/2 || seen.right < known*3/4 {
 		t.Errorf("in %v, the time in the read is %+v: want most of it, and most of that known and whole", took, seen)
 	}
-	lost := s.Stats().OffCPU.WakersLost // of all threads of the host: which is not known
+	lost := s.Stats().OffCPU.WakersLost // of all threads of the host, so the thread is not known
 	if seen.woken == 0 || seen.woken < seen.all/2 && lost == 0 {
 		t.Errorf("the writer is said to have ended %v of %v; %d wakers were lost", seen.woken, seen.all, lost)
 	}
 }
 
-// reading is the time that the reader waits: all of it, the part for the CPU, the part known by a whole stack to be for
-// a pipe, and the part that a thread of the process has ended.
+// reading is the time that the reader waits: all of it, the time in the queue for a CPU, the part known by a whole
+// stack to be for a pipe, and the part that a thread of the process has ended.
 type reading struct {
 	all, ready, right, woken time.Duration
 }

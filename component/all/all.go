@@ -1,7 +1,5 @@
-// Package all lists the components of Headwater. A host takes the whole list from
-// Registry, as headwater does, or imports the components that it wants one by one,
-// as a build of Grafana Agent does with pyroscope.ebpf. A new component is one line
-// here.
+// Package all lists the components of Headwater. A host either takes the whole list from Registry, as headwater does,
+// or imports single components, as a build of Grafana Agent does with pyroscope.ebpf. A new component is one line here.
 package all
 
 import (

@@ -10,16 +10,16 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Bounds of what a server may answer, in bytes. A watch of Kubernetes says what changes for
-// as long as it lasts, some minutes; one that is longer begins again.
+// Bounds of a server's answer, in bytes. A Kubernetes watch streams changes for some minutes; a watch that exceeds its
+// bound is started again.
 const (
 	MaxAnswer = 256 << 20
 	MaxWatch  = 1 << 30
 )
 
-// boundAnswers bounds what the HTTP clients of a discoverer read of one answer, and returns
-// how many clients there are. Prometheus' discoverers make their clients themselves and show
-// them to nobody, so they are looked for by reflection.
+// boundAnswers limits how much of one answer a discoverer's HTTP clients read, and returns the number of clients.
+// Prometheus' discoverers make their clients themselves and do not expose them, so boundAnswers finds them by
+// reflection.
 func boundAnswers(discoverer any) (clients int) {
 	s := clientSearch{seen: map[pointer]bool{}}
 	s.visit(reflect.ValueOf(discoverer), 0)
@@ -31,7 +31,7 @@ func boundAnswers(discoverer any) (clients int) {
 
 // clientSearch finds HTTP clients in the values of packages that make requests.
 type clientSearch struct {
-	seen  map[pointer]bool // what was visited
+	seen  map[pointer]bool // pointers visited so far
 	found []*http.Client
 }
 
@@ -40,7 +40,7 @@ type pointer struct {
 	addr uintptr
 }
 
-// Where clients are looked for, and how deep.
+// Packages whose values are searched for clients, and the depth of the search.
 var clientPackages = []string{
 	"github.com/headwater/headwater/component/discovery", "github.com/prometheus/prometheus/discovery",
 	"github.com/moby/moby/client", "k8s.io/client-go/",
@@ -73,10 +73,10 @@ func (s *clientSearch) visit(v reflect.Value, depth int) {
 }
 
 func (s *clientSearch) visitPointer(v reflect.Value, depth int) {
-	// The value of a field that is not exported cannot be used as it is.
+	// The value of a field that is not exported cannot be used directly.
 	switch p := reflect.NewAt(v.Type().Elem(), v.UnsafePointer()).Interface().(type) {
 	case *http.Client:
-		if p == http.DefaultClient { // everybody's
+		if p == http.DefaultClient { // shared by the whole process
 			return
 		}
 		s.found = append(s.found, p)
@@ -96,7 +96,7 @@ func mayHaveClients(t reflect.Type) bool {
 	return false
 }
 
-// bounded is a transport whose answers end with an error behind their bound.
+// bounded is a transport that ends an answer with an error when the answer exceeds its bound.
 type bounded struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -137,7 +137,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, b.tooLong()
 	}
-	// One byte more than there may be says whether there is more.
+	// Read one byte past the bound to find out whether the answer is longer.
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
 	if b.left -= int64(n); b.left < 0 {
 		return n - 1, b.tooLong()

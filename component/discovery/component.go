@@ -13,11 +13,11 @@ import (
 	"github.com/headwater/headwater/component/common/mailbox"
 )
 
-// MaxUpdateFrequency is how often a component exports at most. The first targets
-// of a discoverer are exported at once.
+// MaxUpdateFrequency is the shortest time between two exports of a component. The first targets of a discoverer are
+// exported at once.
 const MaxUpdateFrequency = 5 * time.Second
 
-// Convert returns arguments of a component as Prometheus takes them.
+// Convert converts the arguments of a component to Prometheus' configuration.
 type Convert[A any] func(A) (discovery.Config, error)
 
 // Registration returns the registration of a component that runs one of
@@ -64,8 +64,8 @@ func New[A any](opts component.Options, args A, convert Convert[A]) (*Component[
 	return c, c.use(config)
 }
 
-// Update implements component.Component. The targets of the old arguments stay
-// exported until there are some of the new ones.
+// Update implements component.Component. The targets found with the old arguments stay exported until the new
+// discoverer finds targets.
 func (c *Component[A]) Update(args component.Arguments) error {
 	fresh, ok := args.(A)
 	if !ok {
@@ -139,7 +139,7 @@ func (c *Component[A]) Run(ctx context.Context) error {
 	}
 }
 
-// start runs a discoverer. stop ends it and returns when it has ended.
+// start runs a discoverer. stop ends it and returns after the discoverer has ended.
 func start(ctx context.Context, d discovery.Discoverer) (found <-chan []*targetgroup.Group, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ch := make(chan []*targetgroup.Group)
@@ -152,7 +152,7 @@ func start(ctx context.Context, d discovery.Discoverer) (found <-chan []*targetg
 		cancel()
 		for {
 			select {
-			case <-ch: // it may wait to be heard
+			case <-ch: // the discoverer may be blocked on the send
 			case <-ended:
 				return
 			}
@@ -166,7 +166,7 @@ func (c *Component[A]) export(targets []Target) {
 	c.opts.OnStateChange(Exports{Targets: targets})
 }
 
-// failed takes what the discoverer logs as an error. It goes on trying by itself.
+// failed reports an error that the discoverer has logged. The discoverer keeps trying by itself.
 func (c *Component[A]) failed(message string) {
 	if targets := c.targets.Load(); targets > 0 {
 		message += fmt.Sprintf("; the %d targets found before stay", targets)

@@ -9,7 +9,7 @@ import (
 	"github.com/go-kit/log/level"
 )
 
-// NewLogger returns a logger for libraries that use log/slog, which writes to logger.
+// NewLogger returns a logger that writes to logger, for libraries that use log/slog.
 func NewLogger(logger log.Logger) *slog.Logger { return newLogger(logger, nil) }
 
 // newLogger returns a logger for Prometheus' libraries that writes to logger, and
@@ -24,11 +24,11 @@ func newLogger(logger log.Logger, failed func(message string)) *slog.Logger {
 // handler writes slog's records to a go-kit logger.
 type handler struct {
 	logger log.Logger
-	prefix string // of attributes' names: the open groups
+	prefix string // of attributes' names, from the open groups
 	failed func(string)
 }
 
-// Enabled implements slog.Handler. The logger that takes the records decides.
+// Enabled implements slog.Handler. The go-kit logger filters by level.
 func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler.
@@ -75,5 +75,5 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{logger: h.logger, prefix: h.prefix + name + ".", failed: h.failed}
 }
 
-// value returns a value that every format of the log can show.
+// value returns the attribute's value as text, which every log format can show.
 func value(a slog.Attr) string { return a.Value.Resolve().String() }

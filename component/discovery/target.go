@@ -1,5 +1,5 @@
-// Package discovery is what the discovery.* components have in common: targets,
-// and a component around one of Prometheus' discoverers.
+// Package discovery holds the shared parts of the discovery.* components: targets, and a component that wraps one of
+// Prometheus' discoverers.
 package discovery
 
 import (
@@ -12,19 +12,18 @@ import (
 	"github.com/headwater/headwater/ebpf/order"
 )
 
-// Target is what a component finds: a set of labels. Those that begin with "__"
-// are internal.
+// Target is a target that a component has found: a set of labels. Labels with the prefix "__" are internal.
 type Target map[string]string
 
-// Exports is what discovery components offer to others.
+// Exports are the values of a discovery component that other components can refer to.
 type Exports struct {
 	Targets []Target `river:"targets,attr"`
 }
 
-// groups are the newest target groups by their source.
+// groups maps each source to its newest target group.
 type groups map[string]*targetgroup.Group
 
-// add takes newer groups in the place of those of the same sources.
+// add replaces the groups of the same sources with newer groups.
 func (g groups) add(newer []*targetgroup.Group) {
 	for _, group := range newer {
 		switch {
@@ -37,8 +36,8 @@ func (g groups) add(newer []*targetgroup.Group) {
 	}
 }
 
-// targets returns the targets of all groups with their groups' labels, always in
-// the same order, so that equal targets compare equal.
+// targets returns the targets of all groups together with their groups' labels, always in the same order, so that equal
+// targets compare equal.
 func (g groups) targets() []Target {
 	targets := []Target{}
 	for _, source := range slices.Sorted(maps.Keys(g)) {

@@ -1,4 +1,4 @@
-// Package otelcol holds what components that take telemetry have in common.
+// Package otelcol holds the shared parts of the components that receive telemetry.
 package otelcol
 
 import (
@@ -7,14 +7,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Consumer takes finished spans. It is what the tracing block writes to.
+// Consumer receives finished spans. The tracing block writes to Consumers.
 type Consumer interface {
-	// ExportSpans sends spans, or returns an error when ctx is done first. It
-	// does not keep them. It may be called at any time, from several goroutines.
+	// ExportSpans sends spans, or returns an error when ctx is done first. It does not retain them. It may be called at
+	// any time, from several goroutines.
 	ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error
 }
 
-// ConsumerExports is what a component that takes telemetry exports.
+// ConsumerExports are the exports of a component that receives telemetry.
 type ConsumerExports struct {
 	Input Consumer `river:"input,attr"`
 }

@@ -2,10 +2,10 @@ package pyroscope
 
 import "errors"
 
-// RefusedError is the answer of a receiver that will never take a profile, however often it is sent again.
+// RefusedError is the answer of a receiver that will never take a profile, even if it is sent again.
 type RefusedError struct {
 	Err      error
-	TooLarge bool // the profile, and nothing else is wrong with it
+	TooLarge bool // the only fault is the profile's size
 }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
@@ -13,17 +13,18 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Answers gathers what receivers say to profiles that are handed to them. The zero value has no answer.
+// Answers collects the answers of receivers to the profiles handed to them. The zero value holds no answer.
 type Answers struct {
-	Taken    bool // a receiver has taken one: who hands them over again has it counted twice
-	Refused  bool // a receiver will never take one
-	TooLarge bool // as RefusedError has it, of one that is refused
-	Failed   bool // a receiver has not taken one, and might the next time
+	Taken    bool // a receiver has taken a profile: if it is handed over again, it is counted twice
+	Refused  bool // a receiver will never take a profile
+	TooLarge bool // a refused profile is too large, see RefusedError
+	Failed   bool // a receiver has not taken a profile, and might the next time
 
 	errs []error
 }
 
-// Add adds an answer: nil for a profile that was taken, or an error. An error from Err of other Answers adds them all.
+// Add adds an answer: nil for a profile that was taken, or an error. An error that Err of other Answers returned adds
+// all their answers.
 func (a *Answers) Add(err error) {
 	if err == nil {
 		a.Taken = true
@@ -55,7 +56,7 @@ func (a *Answers) Err() error {
 	return &answersError{Answers: *a, error: errors.Join(a.errs...)}
 }
 
-// answersError is an error that knows the answers that it was made of.
+// answersError is an error that carries the answers it was made from.
 type answersError struct {
 	Answers
 	error

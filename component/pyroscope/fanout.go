@@ -13,8 +13,7 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// Fanout is a receiver that passes every profile to several others, its
-// children. It is safe for concurrent use.
+// Fanout is a receiver that passes every profile to several receivers, its children. It is safe for concurrent use.
 type Fanout struct {
 	componentID string
 	metrics     fanoutMetrics
@@ -29,9 +28,8 @@ type fanoutMetrics struct {
 	forwarded prometheus.Counter
 }
 
-// NewFanout returns a Fanout to children on behalf of the component of that ID.
-// Nil children are skipped. The metrics pyroscope_fanout_latency, in seconds, and
-// pyroscope_forwarded_entries_total are registered with register, unless that is
+// NewFanout returns a Fanout to children for the component with that ID. It skips nil children. It registers the
+// metrics pyroscope_fanout_latency, in seconds, and pyroscope_forwarded_entries_total with register, unless register is
 // nil.
 func NewFanout(children []Appendable, componentID string, register prometheus.Registerer) *Fanout {
 	f := &Fanout{componentID: componentID, metrics: fanoutMetrics{
@@ -48,7 +46,7 @@ func NewFanout(children []Appendable, componentID string, register prometheus.Re
 	return f
 }
 
-// UpdateChildren sets the children of Appenders got from now on.
+// UpdateChildren sets the children for Appenders that are created from now on.
 func (f *Fanout) UpdateChildren(children []Appendable) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +60,7 @@ func (f *Fanout) Children() []Appendable {
 	return slices.Clone(f.children)
 }
 
-// Appender returns an Appender to the children of this moment.
+// Appender returns an Appender to the current children.
 func (f *Fanout) Appender() Appender {
 	a := &fanoutAppender{componentID: f.componentID, metrics: f.metrics}
 	for _, child := range f.Children() {
@@ -89,10 +87,9 @@ func (a *fanoutAppender) AppendIngest(ctx context.Context, profile *IncomingProf
 	return a.all(ctx, 1, func(child Appender) error { return child.AppendIngest(ctx, profile) })
 }
 
-// all hands profiles to all children at the same time, so that a slow child does not
-// hold up the others (in Grafana Agent they wait for each other). It returns when all
-// have answered or ctx is done. A child that has not answered by then goes on by itself
-// and counts as failed. The error is that of Answers of all children.
+// all hands profiles to all children at the same time, so that a slow child does not delay the other children (in
+// Grafana Agent it does). It returns when all children have answered or ctx is done. A child that has not answered by
+// then continues by itself and counts as failed. The error is Answers.Err of all children's answers.
 func (a *fanoutAppender) all(ctx context.Context, profiles int, hand func(Appender) error) error {
 	start := time.Now()
 	defer func() { a.metrics.latency.Observe(time.Since(start).Seconds()) }()

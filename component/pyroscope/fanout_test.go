@@ -21,7 +21,7 @@ var (
 	someIncoming = &IncomingProfile{RawBody: []byte("profile"), Labels: someLabels}
 )
 
-// recorder counts what it gets and answers err.
+// recorder counts its calls and answers err.
 type recorder struct {
 	calls   atomic.Int64
 	ingests atomic.Int64

@@ -11,10 +11,10 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// ReservedPrefix begins the names of labels that are internal to the configuration: they are not sent.
+// ReservedPrefix is the prefix of label names that are internal to the configuration: such labels are not sent.
 const ReservedPrefix = "__"
 
-// CheckLabel returns an error if a receiver refuses a label.
+// CheckLabel returns an error if receivers refuse the label.
 func CheckLabel(name, value string) error {
 	if name == "" {
 		return errors.New("empty label name")
@@ -31,8 +31,8 @@ func CheckLabel(name, value string) error {
 	return nil
 }
 
-// CheckTargets returns a *component.AttributeError about an attribute if a receiver refuses the profiles of one of its
-// targets for a label. Labels without a value are not sent.
+// CheckTargets returns a *component.AttributeError about attribute if a label of one of its targets makes receivers
+// refuse the target's profiles. Labels without a value are not sent.
 func CheckTargets[T ~map[string]string](attribute string, targets []T) error {
 	for i, t := range targets {
 		for _, name := range slices.Sorted(maps.Keys(t)) {

@@ -1,8 +1,8 @@
 // Package corefile reads ELF core files: the memory, the threads and the mapped files of a process when it ended, or
-// when a debugger wrote them down. Sources of the format: core(5), elf(5), and Linux, fs/binfmt_elf.c.
+// when a debugger saved them. Sources of the format: core(5), elf(5), and Linux, fs/binfmt_elf.c.
 //
-// What is not in a core is read of the files that the process had mapped, if they are the same still. Cores come from
-// anywhere: all work is bounded, and a truncated core is read as far as it goes.
+// Memory that is not in a core is read from the files that the process had mapped, if they are unchanged. Cores are
+// untrusted: all work is bounded, and a truncated core is read as far as possible.
 package corefile
 
 import (
@@ -18,22 +18,22 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Core is an open core file. Its methods may be called concurrently, Close excepted.
+// Core is an open core file. Its methods except Close may be called concurrently.
 type Core struct {
 	Machine elf.Machine // EM_X86_64 or EM_AARCH64
 	PID     uint32
 	Name    string // of the process, at most 15 bytes
 	Command string // its arguments, at most 79 bytes
 	Threads []Thread
-	Signal  *Signal // what ended it; nil: nothing did
-	// Mappings are those that are executable.
+	Signal  *Signal // that ended the process; nil if none did
+	// Mappings are the executable mappings.
 	Mappings []procfs.Mapping
-	// Notes are sentences on what is missing, or cannot be relied on.
+	// Notes are sentences about missing or unreliable data.
 	Notes []string
 
 	memory   *memory
 	auxiliar map[uint64]uint64 // the auxiliary vector, by type
-	vector   []byte            // as it stands in memory
+	vector   []byte            // as in memory
 	closer   io.Closer
 }
 
@@ -42,10 +42,10 @@ type Thread struct {
 	TID           uint32
 	Regs          unwind.Regs
 	ThreadPointer uint64
-	Pending       bool // the signal was this thread's
+	Pending       bool // the signal was for this thread
 }
 
-// Signal is the signal that has ended the process.
+// Signal is the signal that ended the process.
 type Signal struct {
 	Number  int
 	Code    int32  // of siginfo_t, see sigaction(2); 0 if it is not known
@@ -53,12 +53,12 @@ type Signal struct {
 	Located bool   // there is an Address
 }
 
-// Options say where files are.
+// Options configure where files are read.
 type Options struct {
-	Executable string // the program, instead of the file that the core names; "": that one
+	Executable string // the program, instead of the file that the core names; "" means that file
 }
 
-// Open opens a core file. The error says why it cannot be read at all. Close it after use.
+// Open opens a core file. The error says why it cannot be read at all. Close the Core after use.
 func Open(path string, o Options) (*Core, error) {
 	file, err := procfs.OpenRegular(path)
 	if err != nil {
@@ -123,7 +123,7 @@ func read(r sized, o Options, open opener) (*Core, error) {
 	return c, nil
 }
 
-// maxNotes bounds what is said of a core.
+// maxNotes bounds the number of Core.Notes.
 const maxNotes = 64
 
 func (c *Core) note(format string, arguments ...any) {
@@ -132,8 +132,8 @@ func (c *Core) note(format string, arguments ...any) {
 	}
 }
 
-// replaceProgram has the program read of another file than the core names. It reports whether the core says where the
-// program was.
+// replaceProgram has the program read from path instead of the file that the core names, unless path is empty. It
+// reports whether the core says where the program was.
 func (c *Core) replaceProgram(files []mappedFile, path string) bool {
 	at, known := c.auxiliar[auxPHDR]
 	for _, f := range files {

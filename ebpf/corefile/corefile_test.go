@@ -94,7 +94,7 @@ func (b *builder) bytes() []byte {
 	return out
 }
 
-// noFiles opens nothing.
+// noFiles opens no files.
 func noFiles(string) (*file, error) { return nil, fs.ErrNotExist }
 
 func (b *builder) read(t *testing.T, open opener) *Core {
@@ -105,7 +105,7 @@ func (b *builder) read(t *testing.T, open opener) *Core {
 }
 
 // TestRegisters: each register comes from its place in struct user_regs_struct (x86-64) or user_pt_regs (arm64), and
-// the thread pointer of arm64 from a note of its own.
+// the thread pointer of arm64 from its own note.
 func TestRegisters(t *testing.T) {
 	b := builder{machine: elf.EM_X86_64}
 	b.thread(41, 11)
@@ -133,7 +133,7 @@ func TestRegisters(t *testing.T) {
 	require.Equal(t, uint32(41), c.PID, "without an NT_PRPSINFO, the first thread's")
 }
 
-// TestMemory: memory is what the core has, and else what the mapped file has; what neither has cannot be read.
+// TestMemory: memory is read from the core, or else from the mapped file; all other memory cannot be read.
 func TestMemory(t *testing.T) {
 	b := builder{machine: elf.EM_X86_64}
 	b.thread(1, 0)
@@ -161,7 +161,7 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, "", read(0x5000, 1))
 }
 
-// TestTruncated: a core that ends early is read as far as it goes, and says so.
+// TestTruncated: a core that ends early is read as far as possible, with a note.
 func TestTruncated(t *testing.T) {
 	b := builder{machine: elf.EM_X86_64}
 	b.thread(1, 6)
@@ -181,7 +181,7 @@ func TestTruncated(t *testing.T) {
 	require.ErrorContains(t, err, "no threads")
 }
 
-// TestNotCores: what cannot be read has a sentence that says why.
+// TestNotCores: an unreadable file has a sentence that says why.
 func TestNotCores(t *testing.T) {
 	b := builder{machine: elf.EM_RISCV}
 	b.thread(1, 0)
@@ -216,7 +216,7 @@ func TestStartStack(t *testing.T) {
 	}
 }
 
-// TestMappings: pieces of executable segments are of the file that was mapped there, unless it is not the same.
+// TestMappings: pieces of executable segments are of the file that was mapped there, unless it has changed.
 func TestMappings(t *testing.T) {
 	b := builder{machine: elf.EM_X86_64}
 	b.thread(1, 0)
@@ -248,7 +248,7 @@ func TestMappings(t *testing.T) {
 	require.Empty(t, c.PathAt(0x13000))
 }
 
-// FuzzCore: nothing in a core makes reading it panic, hang or take much memory.
+// FuzzCore: reading a malformed core does not panic, hang or take much memory.
 func FuzzCore(f *testing.F) {
 	for _, machine := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
 		b := builder{machine: machine}

@@ -18,20 +18,20 @@ import (
 // maxOpen bounds the files that are kept open.
 const maxOpen = 4096
 
-// file is a file that the process had mapped, and that is the same still.
+// file is a file that the process had mapped.
 type file struct {
 	io.ReaderAt
 	size       uint64
 	dev, inode uint64
 	modified   bool              // since the core was written
-	text       []elffile.Segment // that are executable, if it is an ELF file
+	text       []elffile.Segment // executable ones, if it is an ELF file
 	closer     io.Closer
 }
 
 // opener opens files by path.
 type opener func(path string) (*file, error)
 
-// openFile returns the opener of this host's files. written is when the core was.
+// openFile returns an opener of this host's files. written is the time when the core was written.
 func openFile(written time.Time) opener {
 	return func(path string) (*file, error) {
 		f, err := procfs.OpenRegular(path)
@@ -49,8 +49,8 @@ func openFile(written time.Time) opener {
 	}
 }
 
-// check opens the file of some mappings. It returns nil if the file is not the one that was mapped, or that cannot be
-// known, and notes why if code was in it.
+// check opens the file of some mappings. If it is not the file that was mapped, or that is uncertain, check returns
+// nil, and notes the reason if the mappings had code.
 func (m *memory) check(path string, ranges []*mappedFile, open opener, note func(string, ...any)) *file {
 	say := note
 	if !slices.ContainsFunc(ranges, m.mayHoldCode) {
@@ -81,11 +81,11 @@ func (m *memory) check(path string, ranges []*mappedFile, open opener, note func
 	return nil
 }
 
-// maxHead is how much of the beginning of a file is looked at for its build ID: the core seldom has more than a page.
+// maxHead is how many bytes at the start of a file are searched for its build ID: the core seldom has more than a page.
 const maxHead = 64 << 10
 
-// buildIDOf returns the build ID that a file had when it was mapped, "" if the core does not have it. It is in the
-// first page of the file, which the kernel writes for that purpose.
+// buildIDOf returns the build ID that a file had when it was mapped, "" if the core lacks it. It is in the first page
+// of the file, which the kernel writes to cores for that purpose.
 func (m *memory) buildIDOf(ranges []*mappedFile) string {
 	for _, f := range ranges {
 		if f.offset != 0 {
@@ -106,7 +106,7 @@ func (m *memory) buildIDOf(ranges []*mappedFile) string {
 	return ""
 }
 
-// describe finds out where the file has code, and returns its build ID, "" if it has none, or is no ELF file.
+// describe finds the code of the file, and returns its build ID, "" if it has none or is no ELF file.
 func (f *file) describe() string {
 	image, err := elffile.New(io.NewSectionReader(f, 0, int64(f.size)))
 	if err != nil {
@@ -116,7 +116,7 @@ func (f *file) describe() string {
 	return image.BuildID()
 }
 
-// hasCode reports whether a range of the file is, in part, of an executable segment.
+// hasCode reports whether a range of the file overlaps an executable segment.
 func (f *file) hasCode(offset, size uint64) bool {
 	return slices.ContainsFunc(f.text, func(s elffile.Segment) bool {
 		return s.Offset < offset+size && offset < s.Offset+s.Memsz

@@ -11,7 +11,7 @@ import (
 )
 
 // maxSegments is more than the mappings that the kernel lets a process have by default (vm.max_map_count, 65530), and
-// less than what takes long.
+// few enough to be read fast.
 const maxSegments = 1 << 20
 
 // segment is a program header.
@@ -24,12 +24,12 @@ type segment struct {
 	memsz  uint64
 }
 
-// headers are what the core's ELF headers say.
+// headers is the content of the core's ELF headers.
 type headers struct {
 	machine elf.Machine
 	notes   []segment
 	loads   []segment // by vaddr
-	end     uint64    // of what they say is in the file
+	end     uint64    // of the core, by its headers
 }
 
 const (
@@ -87,7 +87,7 @@ func (h *headers) readSegments(r sized, offset, count uint64) error {
 			vaddr: order.Uint64(b[16:]), filesz: order.Uint64(b[32:]), memsz: order.Uint64(b[40:]),
 		}
 		if s.offset >= 1<<62 || s.filesz >= 1<<62 || s.vaddr+s.memsz < s.vaddr {
-			continue // it cannot be
+			continue // it is invalid
 		}
 		h.end = max(h.end, s.offset+s.filesz)
 		switch s.kind {

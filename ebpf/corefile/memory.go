@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// errUnreadable says that memory is in neither the core nor a file that can be relied on.
+// errUnreadable reports that memory is in neither the core nor a reliable file.
 var errUnreadable = errors.New("memory is not in the core")
 
 // mappedFile is a range of memory that a file was mapped to.
@@ -17,8 +17,8 @@ type mappedFile struct {
 	start, end uint64
 	offset     uint64 // in the file
 	path       string // as the core has it
-	from       string // where it is read
-	file       *file  // nil: it cannot be relied on
+	from       string // the path from which it is read
+	file       *file  // nil if it is not reliable
 }
 
 // memory is the memory of a process. It implements io.ReaderAt.
@@ -33,8 +33,8 @@ func newMemory(core sized, loads []segment) *memory {
 	return &memory{core: core, loads: loads}
 }
 
-// ReadAt implements io.ReaderAt by address. There is an error if not all could be read, which says nothing of what n
-// bytes say.
+// ReadAt implements io.ReaderAt by address. If it cannot read all bytes, it returns an error; the n bytes before are
+// valid.
 func (m *memory) ReadAt(b []byte, addr int64) (n int, err error) {
 	for n < len(b) {
 		at := uint64(addr) + uint64(n)
@@ -50,7 +50,7 @@ func (m *memory) ReadAt(b []byte, addr int64) (n int, err error) {
 	return n, nil
 }
 
-// dumped reads what the core has at an address, without a gap.
+// dumped reads the memory that the core has at an address, up to the first gap.
 func (m *memory) dumped(b []byte, addr uint64) int {
 	i, found := slices.BinarySearchFunc(m.loads, addr, func(s segment, addr uint64) int {
 		return cmp.Compare(s.vaddr, addr)
@@ -85,7 +85,8 @@ func (m *memory) find(addr uint64) *mappedFile {
 	return &m.files[i]
 }
 
-// mapped reads what a mapped file has at an address, without a gap. The last page of a file goes on with zeros.
+// mapped reads the memory that a mapped file has at an address, up to the first gap. The last page of a file ends with
+// zeros.
 func (m *memory) mapped(b []byte, addr uint64) int {
 	f := m.find(addr)
 	if f == nil || f.file == nil {
@@ -102,7 +103,8 @@ func (m *memory) mapped(b []byte, addr uint64) int {
 	return n
 }
 
-// open opens the files that were mapped, and checks that they are the same. note is told of others.
+// open opens the files that were mapped, and checks that they are unchanged. It passes the reasons against using a file
+// to note.
 func (m *memory) open(files []mappedFile, open opener, note func(string, ...any)) {
 	slices.SortStableFunc(files, func(a, b mappedFile) int { return cmp.Compare(a.start, b.start) })
 	last := uint64(0)
@@ -113,7 +115,7 @@ func (m *memory) open(files []mappedFile, open opener, note func(string, ...any)
 	})
 	m.files = files
 	same := map[string][]*mappedFile{} // ranges of each file
-	var paths []string                 // of those, by address
+	var paths []string                 // of the files, by address
 	for i := range files {
 		f := &files[i]
 		if same[f.from] == nil {
@@ -137,8 +139,8 @@ func (m *memory) open(files []mappedFile, open opener, note func(string, ...any)
 	}
 }
 
-// mayHoldCode reports whether a range of a file is executable. That is not known of one that the core has no segment
-// of: gdb leaves out what is in the file.
+// mayHoldCode reports whether a range of a file may be executable. If the core has no segment of the range, the file
+// decides: gdb leaves out memory that is in the file.
 func (m *memory) mayHoldCode(f *mappedFile) bool {
 	i := m.after(f.start)
 	if i == len(m.loads) || m.loads[i].vaddr >= f.end {
@@ -163,7 +165,7 @@ func (m *memory) after(start uint64) int {
 	return i
 }
 
-// split returns the pieces of an executable mapping that are of one file each, or of none.
+// split divides an executable mapping into pieces, each of one file or of none.
 func (m *memory) split(all procfs.Mapping) (out []procfs.Mapping) {
 	for all.Start < all.End {
 		piece := all
@@ -191,7 +193,7 @@ func (m *memory) split(all procfs.Mapping) (out []procfs.Mapping) {
 	return out
 }
 
-// PathAt returns the path of the file that was mapped at an address, as the core has it, "" if there was none.
+// PathAt returns the path, in the core, of the file that was mapped at an address, "" if there was none.
 func (c *Core) PathAt(addr uint64) string {
 	if f := c.memory.find(addr); f != nil {
 		return f.path

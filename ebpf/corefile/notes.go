@@ -27,9 +27,9 @@ const (
 	auxVDSO   = 33 // AT_SYSINFO_EHDR
 )
 
-// Bounds of what is read of notes.
+// Bounds of the notes that are read.
 const (
-	maxNote        = 64 << 20 // bytes of one: NT_FILE of 65,530 mappings has up to 20 MiB
+	maxNote        = 64 << 20 // bytes of one note: NT_FILE of 65,530 mappings has up to 20 MiB
 	maxThreads     = 1 << 17
 	maxFiles       = 1 << 18
 	maxAuxiliaries = 256
@@ -39,10 +39,10 @@ const (
 type notes struct {
 	core  *Core
 	files []mappedFile
-	named bool // the process is
+	named bool // the core's PID and names are set
 }
 
-// read reads the notes of a segment, as far as they go.
+// read reads the notes of a segment, until they end or are malformed.
 func (n *notes) read(r io.Reader) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -79,7 +79,7 @@ func (n *notes) read(r io.Reader) {
 	}
 }
 
-// padded is the size with what follows until the next multiple of four.
+// padded rounds a size up to the next multiple of four.
 func padded(size uint32) uint64 { return (uint64(size) + 3) &^ 3 }
 
 func wanted(kind uint32) bool {
@@ -116,7 +116,7 @@ const (
 	statusRegisters = 112
 )
 
-// addThread adds the thread of an NT_PRSTATUS. The first one is the one that the signal was for.
+// addThread adds the thread of an NT_PRSTATUS. The first one is the thread that the signal was for.
 func (n *notes) addThread(data []byte) {
 	c := n.core
 	if len(c.Threads) >= maxThreads || len(data) < statusRegisters {
@@ -190,7 +190,7 @@ func (n *notes) addVector(data []byte) {
 // Signals that come with an address, see sigaction(2): SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV.
 const locatedSignals = 1<<4 | 1<<5 | 1<<7 | 1<<8 | 1<<11
 
-// addSignal reads a siginfo_t, that of the first thread.
+// addSignal reads the siginfo_t of the first thread.
 func (n *notes) addSignal(data []byte) {
 	s := n.core.Signal
 	if s == nil || s.Code != 0 || s.Located || len(data) < 24 || len(n.core.Threads) != 1 {
@@ -205,7 +205,7 @@ func (n *notes) addSignal(data []byte) {
 	}
 }
 
-// addFiles reads an NT_FILE: a count, the size of a page, for each mapping its start, its end and the page of the file,
+// addFiles reads an NT_FILE: a count, the size of a page, the start, the end and the page of the file of each mapping,
 // and then all paths.
 func (n *notes) addFiles(data []byte) {
 	if len(data) < 16 || len(n.files) > 0 {
@@ -232,7 +232,7 @@ func (n *notes) addFiles(data []byte) {
 	}
 }
 
-// finish sets what takes all notes.
+// finish sets the fields that need all notes.
 func (n *notes) finish() {
 	c := n.core
 	if !n.named {

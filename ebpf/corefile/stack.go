@@ -2,17 +2,17 @@ package corefile
 
 import "bytes"
 
-// Bounds of the search for the beginning of the first thread's stack: what the kernel lets a program have of arguments
-// and environment by default is 2 MiB (execve(2)).
+// Bounds of the search for the start of the first thread's stack: by default the kernel lets a program have 2 MiB of
+// arguments and environment (execve(2)).
 const (
 	maxAboveVector = 4 << 20
 	maxArguments   = 1 << 20
-	vectorHead     = 32 // bytes of the vector that are looked for
+	vectorHead     = 32 // bytes of the vector that are searched for
 )
 
-// StartStack returns where the kernel began the stack of the program's first thread, 0 if that cannot be found: the
-// number of arguments is there, then come their addresses, 0, those of the environment, 0, and the auxiliary vector
-// (System V ABI, AMD64 supplement, figure 3.9).
+// StartStack returns the address at which the kernel started the stack of the program's first thread, 0 if it cannot be
+// found. That word is the number of arguments. Above it are the addresses of the arguments, 0, the addresses of the
+// environment, 0, and the auxiliary vector (System V ABI, AMD64 supplement, figure 3.9).
 func (c *Core) StartStack() uint64 {
 	at := c.findVector()
 	if at == 0 {
@@ -26,7 +26,7 @@ func (c *Core) StartStack() uint64 {
 	return c.skipPointers(environment+8, func(v, count uint64) bool { return v == count })
 }
 
-// findVector returns the address of the auxiliary vector. What AT_RANDOM points to is above it.
+// findVector returns the address of the auxiliary vector. The memory to which AT_RANDOM points is above it.
 func (c *Core) findVector() uint64 {
 	top := c.auxiliar[auxRandom]
 	if top < maxAboveVector || len(c.vector) < vectorHead {
@@ -36,7 +36,7 @@ func (c *Core) findVector() uint64 {
 	b := make([]byte, page+vectorHead)
 	for down := uint64(0); down <= maxAboveVector; down += page {
 		start := top&^(page-1) - down
-		n, _ := c.memory.ReadAt(b, int64(start)) // what there is
+		n, _ := c.memory.ReadAt(b, int64(start)) // as far as it can be read
 		if n == 0 {
 			return 0 // below the stack
 		}
@@ -47,8 +47,8 @@ func (c *Core) findVector() uint64 {
 	return 0
 }
 
-// skipPointers goes down from what follows a list of addresses and its 0. It returns where the word before the list is,
-// which ends says of its value and the number of addresses; 0 if there is no such list.
+// skipPointers goes down from the end of a list of addresses with a final 0. It returns the address of the word before
+// the list, for which ends returns true with its value and the number of addresses; 0 if there is no such list.
 func (c *Core) skipPointers(after uint64, ends func(v, count uint64) bool) (before uint64) {
 	if zero, ok := c.word(after - 8); !ok || zero != 0 {
 		return 0

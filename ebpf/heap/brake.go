@@ -13,29 +13,29 @@ import (
 
 // Limits of the brake.
 const (
-	brakeEvery = 500 * time.Millisecond // how often the cost of traps is looked at
-	// DefaultLimit is which part of its CPU time a process may spend on traps, unless it is said.
+	brakeEvery = 500 * time.Millisecond // how often the cost of traps is checked
+	// DefaultLimit is the default share of its CPU time that a process may spend on traps.
 	DefaultLimit = 0.1
 
 	brakeLeast = 0.02                  // of a CPU: a process whose traps cost less is never paused
-	usualTrap  = 20 * time.Microsecond // that cannot be measured: in virtual machines
-	firstPause = 10 * time.Second      // the next ones are twice as long each, ...
+	usualTrap  = 20 * time.Microsecond // assumed where it cannot be measured: as in virtual machines
+	firstPause = 10 * time.Second      // each further one is twice as long, ...
 	longPause  = 10 * time.Minute      // ... up to this
-	// steppedShare is how many traps at an instruction that the kernel does itself take as long as one at an instruction
-	// that it has the CPU step over.
+	// steppedShare is how many traps at instructions that the kernel emulates take as long as one at an instruction
+	// that the CPU single-steps.
 	steppedShare = 4
 )
 
 // brake pauses the sampling of processes that traps slow down too much. The zero value pauses none.
 type brake struct {
-	limit   float64       // of a process's CPU time that traps may take; 0: any
-	stepped time.Duration // that a trap takes whose instruction is stepped over
+	limit   float64       // share of a process's CPU time that traps may take; 0 means any
+	stepped time.Duration // time of a trap at a single-stepped instruction
 	looked  time.Time
 	last    map[uint32]spent  // at the last look, by PID
 	paused  map[uint32]*pause // by PID
 }
 
-// spent is what a process has spent so far.
+// spent holds the traps and the CPU time of a process so far.
 type spent struct {
 	traps kernel.HeapTraps
 	cpu   time.Duration
@@ -68,8 +68,8 @@ func (b *brake) ends(now time.Time) bool {
 	return false
 }
 
-// look pauses the processes of whose CPU time since the last look traps took more than the limit, and returns them.
-// cpuTime returns the CPU time of a process so far, with an error if it has ended.
+// look pauses the processes in which traps took more than the limit of the CPU time since the last look, and returns
+// them. cpuTime returns the CPU time of a process so far, or an error if it has ended.
 func (b *brake) look(
 	now time.Time, traps map[uint32]kernel.HeapTraps, cpuTime func(pid uint32) (time.Duration, error),
 ) (slowed []uint32) {
@@ -89,7 +89,7 @@ func (b *brake) look(
 		}
 		s := spent{t, cpu}
 		b.last[pid] = s
-		began := t.Emulated < before.traps.Emulated || t.Stepped < before.traps.Stepped // it was forgotten meanwhile
+		began := t.Emulated < before.traps.Emulated || t.Stepped < before.traps.Stepped // the counters restarted
 		if !known || began || b.holds(pid, now) {
 			continue
 		}
@@ -113,7 +113,7 @@ func (b *brake) pause(pid uint32, share float64, now time.Time) {
 	b.paused[pid] = &pause{now.Add(length), length, share}
 }
 
-// forget forgets the pauses of processes that have ended, and those that are long over.
+// forget forgets the pauses of processes that have ended, and pauses that are long over.
 func (b *brake) forget(now time.Time, lives func(pid uint32) bool) {
 	for pid, p := range b.paused {
 		if !lives(pid) || now.Sub(p.until) > p.length {
@@ -143,12 +143,12 @@ func (b *brake) all(now time.Time) (out []Paused) {
 	return out
 }
 
-// trapped is probed to measure what a trap costs. Its only instruction is stepped over.
+// trapped is probed to measure the cost of a trap. The CPU single-steps its only instruction.
 //
 //go:noinline
 func trapped() {}
 
-// measureTrap returns how long a trap takes whose instruction the CPU steps over, by calls of a function of this
+// measureTrap returns how long a trap at a single-stepped instruction takes, measured by calls of a function of this
 // program.
 func measureTrap(k *kernel.Heap, self uint32) (time.Duration, error) {
 	pc := uint64(reflect.ValueOf(trapped).Pointer())
@@ -167,7 +167,7 @@ func measureTrap(k *kernel.Heap, self uint32) (time.Duration, error) {
 		return 0, err
 	}
 	least := time.Duration(1<<63 - 1)
-	for range 4 { // what else the machine does makes some of them longer
+	for range 4 { // other work of the machine makes some runs longer
 		const calls = 16
 		began := time.Now()
 		for range calls {

@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// TestBrake: a process whose traps take more of its CPU time than the limit is paused, for twice as long the next time;
-// others, and what costs little of a CPU, are not.
+// TestBrake: a process whose traps take more of its CPU time than the limit is paused, for twice as long the next time.
+// Other processes are not paused, nor is a process whose traps cost little of a CPU.
 func TestBrake(t *testing.T) {
 	const slow, light, idle, ended = 1, 2, 3, 4
 	b := newBrake()
@@ -30,9 +30,9 @@ func TestBrake(t *testing.T) {
 			had := traps[pid]
 			traps[pid] = kernel.HeapTraps{Emulated: had.Emulated + n, Stepped: had.Stepped + n}
 		}
-		cpu[slow] += 500 * time.Millisecond  // of which 250 ms are of traps
+		cpu[slow] += 500 * time.Millisecond  // 250 ms of this are traps
 		cpu[light] += 500 * time.Millisecond // 25 ms
-		cpu[idle] += 8 * time.Millisecond    // nearly all are, but they are 7.5 of 500 ms
+		cpu[idle] += 8 * time.Millisecond    // nearly all are traps, but they are 7.5 of 500 ms
 		now = now.Add(brakeEvery)
 		return b.look(now, traps, cpuTime)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// cost is what a malloc and a free take, in ns of CPU time, once in each round.
+// cost is the time of a malloc and a free, in ns of CPU time, once for each round.
 type cost struct {
 	Pair []float64 `json:"ns"`
 }
@@ -48,12 +48,12 @@ func startPairs(t *testing.T) *pairs {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = stdin.Close()
-		_ = cmd.Wait() // what matters was read
+		_ = cmd.Wait() // the results were read
 	})
 	return &pairs{stdin, bufio.NewReader(stdout), uint32(cmd.Process.Pid)}
 }
 
-// measure returns what a malloc and a free take now, in ns of CPU time: the mean of that many.
+// measure returns the time of a malloc and a free now, in ns of CPU time: the mean of that many calls.
 func (p *pairs) measure(t *testing.T, calls int) float64 {
 	t.Helper()
 	_, err := fmt.Fprintln(p.in, calls)
@@ -65,8 +65,8 @@ func (p *pairs) measure(t *testing.T, calls int) float64 {
 	return ns
 }
 
-// TestCost shows what calls of malloc and free cost a program whose memory is sampled, and one that only runs the same
-// C library. HEADWATER_HEAP_COSTS is how often each is measured.
+// TestCost shows the cost of calls of malloc and free in a program whose memory is sampled, and in one that only runs
+// the same C library. HEADWATER_HEAP_COSTS is how often each is measured.
 func TestCost(t *testing.T) {
 	testkit.Nightly(t, "it measures; TestMemoryInUse samples")
 	need.Root(t)

@@ -15,17 +15,17 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// files are the executables that were looked at, and where calls of their allocators are seen.
+// files are the executables that were searched for an allocator, and the places where its calls are seen.
 type files struct {
-	// each has probes put into each wanted process that maps a file, and into no other process.
+	// each says that probes are put into each wanted process that maps a file, and into no other process.
 	each     bool
-	seen     map[unwind.ExeID][]kernel.HeapFunction // of the allocator; none: no allocator, or its calls cannot be seen
+	seen     map[unwind.ExeID][]kernel.HeapFunction // of the allocator; none: it has none, or calls cannot be seen
 	attached map[place]*attached
 	failed   map[unwind.ExeID]error // why no calls of a file are seen
 	byFile   map[identity]bool      // files with probes for all processes
 }
 
-// place is where probes are: in a file of one process, or, with the PID 0, of all that map it.
+// place is where probes are: in a file of one process, or, with the PID 0, of all processes that map it.
 type place struct {
 	exe unwind.ExeID
 	pid uint32
@@ -37,10 +37,10 @@ type attached struct {
 	file   identity
 }
 
-// identity is that of the file in which the kernel puts probes.
+// identity identifies the file in which the kernel puts probes.
 type identity struct {
 	device, inode uint64
-	size, written int64 // of files whose device says nothing
+	size, written int64 // of files on overlayfs, which have no device here
 }
 
 func newFiles(each bool) files {
@@ -58,7 +58,7 @@ func (f *files) place(m process.FileMapping) place {
 	return place{exe: m.Exe.ID}
 }
 
-// unknown returns mappings of wanted processes: one of each file that nobody has looked at, and one for each place
+// unknown returns mappings of wanted processes: one of each file that was not searched yet, and one for each place
 // where probes of an allocator are missing.
 func (f *files) unknown(s Sampler, wants func(pid uint32) bool) (out []process.FileMapping) {
 	var all []process.FileMapping
@@ -85,7 +85,7 @@ func (f *files) unknown(s Sampler, wants func(pid uint32) bool) (out []process.F
 	return out
 }
 
-// attach has the calls of the allocator in a file seen, if it has one.
+// attach probes the allocator in a file, if it has one.
 func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 	functions, seen := f.seen[m.Exe.ID]
 	var leftOut error
@@ -107,7 +107,7 @@ func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 		if !f.each {
 			delete(f.seen, m.Exe.ID)
 		}
-		return nil // the process or its mapping has ended: another one may have the file
+		return nil // the process or its mapping has ended: another process may have the file
 	}
 	if err != nil {
 		err = fmt.Errorf("calls of the allocator in %s are not seen: %w", m.Exe.Path, err)
@@ -137,7 +137,8 @@ func (f *files) attachAt(k *kernel.Heap, m process.FileMapping, path string, fun
 	return nil
 }
 
-// allocatorOf returns the functions of the allocator that an executable has, and which of them are left out.
+// allocatorOf returns the functions of the allocator that an executable has, and an error for the ones that are left
+// out.
 func allocatorOf(e *process.Executable) (found []kernel.HeapFunction, leftOut, err error) {
 	file, err := e.Open()
 	if err != nil {
@@ -154,8 +155,8 @@ func allocatorOf(e *process.Executable) (found []kernel.HeapFunction, leftOut, e
 	return found, leftOut, nil
 }
 
-// identify returns the identity of a file. Files of containers that share a layer are one for the kernel, which keeps
-// probes by the file below overlayfs, but have a device for each container.
+// identify returns the identity of a file. Files of containers that share a layer are one file for the kernel, which
+// keeps probes by the file below overlayfs, but they have a different device in each container.
 func identify(path string) (identity, error) {
 	var st unix.Stat_t
 	var system unix.Statfs_t
@@ -168,8 +169,8 @@ func identify(path string) (identity, error) {
 	return identity{device: st.Dev, inode: st.Ino}, nil
 }
 
-// forget returns the probes of files that nobody has mapped for a while, and of processes that have ended or are not
-// wanted, to be closed. Then all files are looked at again: one that was taken for the same may have to have probes.
+// forget returns the probes to close: of files that no process has mapped for a while, and of processes that have ended
+// or are not wanted. Then all files are searched again: a file that was taken for a dropped one may need probes.
 func (f *files) forget(s Sampler, wants func(pid uint32) bool) (probes []*kernel.HeapProbes) {
 	probes = f.take(func(at place) bool {
 		return s.Executable(at.exe) == nil || at.pid != 0 && !(procfs.Default.Lives(at.pid) && wants(at.pid))
@@ -188,7 +189,7 @@ func (f *files) forget(s Sampler, wants func(pid uint32) bool) (probes []*kernel
 	return probes
 }
 
-// take returns the probes at some places, to be closed. None are there from then on.
+// take removes the probes at some places, and returns them to be closed.
 func (f *files) take(are func(place) bool) (probes []*kernel.HeapProbes) {
 	for at, a := range f.attached {
 		if are(at) {
@@ -200,10 +201,10 @@ func (f *files) take(are func(place) bool) (probes []*kernel.HeapProbes) {
 	return probes
 }
 
-// all are all places.
+// all accepts all places.
 func all(place) bool { return true }
 
-// failure returns why calls of a file are not seen, one reason of several; nil if all are.
+// failure returns why calls of a file are not seen, one reason of several; nil if the calls of all files are seen.
 func (f *files) failure() (first error) {
 	for _, err := range f.failed {
 		if first == nil || err.Error() < first.Error() {

@@ -12,10 +12,10 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// maxFunctions is how many functions one may lead to by jumps alone, which then return for it.
+// maxFunctions bounds the functions that a function leads to by jumps only, and that return in its place.
 const maxFunctions = 64
 
-// errUncertain says that a function is not probed.
+// errUncertain reports why a function is not probed.
 var errUncertain = errors.New("where it returns is not certain")
 
 // follower follows the functions of an allocator in one file.
@@ -23,11 +23,11 @@ type follower struct {
 	file   *elffile.File
 	finder *codeflow.Finder
 	known  map[uint64]bool   // the functions, by address
-	stubs  map[uint64]string // what the stubs of the procedure linkage table jump to, by address
+	stubs  map[uint64]string // functions to which stubs of the procedure linkage table jump, by the stubs' addresses
 }
 
-// followAll returns the functions of an allocator that are probed, with the instructions by which they return, and an
-// error that names those that are left out because it is not certain where they return.
+// followAll returns the functions of an allocator to probe, with the instructions by which they return, and an error
+// that names the functions that are left out because it is not certain where they return.
 func followAll(file *elffile.File, candidates []candidate) (found []kernel.HeapFunction, leftOut, err error) {
 	finder, err := codeflow.NewFinder(file)
 	if err != nil {
@@ -94,8 +94,8 @@ func stubNames(file *elffile.File) (map[uint64]string, error) {
 	return names, nil
 }
 
-// follow finds where a function returns, and reports whether it is to be probed. An operator that calls another
-// function of the allocator is not: that one is.
+// follow finds where a function returns, and reports whether to probe it. An operator that calls another function of
+// the allocator is not probed: the called function is.
 func (f *follower) follow(c *candidate) (probed bool, err error) {
 	flow, err := f.finder.Function(c.vaddr, c.size)
 	if err != nil {
@@ -112,8 +112,8 @@ func (f *follower) follow(c *candidate) (probed bool, err error) {
 	return true, f.addEnds(c, flow, map[uint64]bool{c.vaddr: true})
 }
 
-// leadsToProbed reports whether a function calls, or jumps to, a function of an allocator: in this file or in another
-// one. An operator that does is not probed.
+// leadsToProbed reports whether a function calls, or jumps to, a function of an allocator in this file or another. An
+// operator that does is not probed.
 func (f *follower) leadsToProbed(flow *codeflow.Function) bool {
 	isProbed := func(addr uint64) bool { return f.known[addr] || isAllocating(f.stubs[addr]) }
 	leavesTo := func(in codeflow.Instruction) bool { return in.Kind == codeflow.Leave && isProbed(in.To) }
@@ -128,7 +128,7 @@ func isAllocating(name string) bool {
 // returnsArgument are functions that return their first argument.
 var returnsArgument = []string{"memset", "__memset_chk", "memcpy", "memmove"}
 
-// addEnds adds the instructions by which a function returns, or one that it jumps to. seen are the functions that it
+// addEnds adds the instructions by which a function, or one that it jumps to, returns. seen are the functions that it
 // has led to so far.
 func (f *follower) addEnds(c *candidate, flow *codeflow.Function, seen map[uint64]bool) error {
 	if flow.Unfollowed != 0 {
@@ -141,7 +141,7 @@ func (f *follower) addEnds(c *candidate, flow *codeflow.Function, seen map[uint6
 		}
 		stub, isStub := f.stubs[exit.To]
 		if !isStub && exit.Kind == codeflow.Leave && c.Call == kernel.HeapCalloc && f.finder.IsStub(exit.To) {
-			// Of a static program: only functions that are chosen when it starts have stubs, and calloc ends by memset.
+			// In a static program only functions that are chosen at its start have stubs, and calloc ends with memset.
 			stub, isStub = "memset", true
 		}
 		name, _, _ := strings.Cut(stub, "@")

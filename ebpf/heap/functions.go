@@ -11,11 +11,11 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// prefixes are those that allocators give their functions where the C library has its own, too:
-// jemalloc, that of Rust programs, tcmalloc, mimalloc.
+// prefixes are the prefixes of allocator functions where the C library also has its own: of jemalloc, of jemalloc in
+// Rust programs, of tcmalloc and of mimalloc.
 var prefixes = []string{"je_", "_rjem_", "tc_", "mi_"}
 
-// calls are the functions of allocators, without a prefix: those of C, and those of jemalloc's own.
+// calls are the functions of allocators, without a prefix: the functions of C, and jemalloc's own.
 var calls = map[string]kernel.HeapCall{
 	"malloc": kernel.HeapMalloc, "valloc": kernel.HeapNew, "pvalloc": kernel.HeapNew, "mallocx": kernel.HeapNew,
 	"calloc": kernel.HeapCalloc, "aligned_alloc": kernel.HeapAligned, "memalign": kernel.HeapAligned,
@@ -25,9 +25,9 @@ var calls = map[string]kernel.HeapCall{
 	"free_aligned_sized": kernel.HeapFree, "dallocx": kernel.HeapFree, "sdallocx": kernel.HeapFree,
 }
 
-// mimalloc are those that mimalloc has for all that C and C++ have not: as Rust's crate, Python and databases call it.
-// With one more argument before the others, a heap, they are called mi_heap_. What gives a block back in its place,
-// such as mi_expand, is none of them.
+// mimalloc are the functions of mimalloc that C and C++ do not have: Rust's crate, Python and databases call them. With
+// a heap before the other arguments, their names start with mi_heap_. Functions that return a block in its place, such
+// as mi_expand, are left out.
 var mimalloc = map[string]kernel.HeapCall{
 	"malloc_small": kernel.HeapNew, "malloc_aligned": kernel.HeapNew, "malloc_aligned_at": kernel.HeapNew,
 	"zalloc": kernel.HeapNew, "zalloc_small": kernel.HeapNew, "zalloc_aligned": kernel.HeapNew,
@@ -44,13 +44,13 @@ var mimalloc = map[string]kernel.HeapCall{
 	"free_size": kernel.HeapFree, "free_size_aligned": kernel.HeapFree, "free_aligned": kernel.HeapFree,
 }
 
-// ofHeap is what a call takes with a heap before its arguments.
+// ofHeap returns the call with a heap before its arguments.
 var ofHeap = map[kernel.HeapCall]kernel.HeapCall{
 	kernel.HeapMalloc: kernel.HeapAligned, kernel.HeapNew: kernel.HeapAligned, kernel.HeapCalloc: kernel.HeapOfCalloc,
 	kernel.HeapRealloc: kernel.HeapOfRealloc, kernel.HeapReallocArray: kernel.HeapOfReallocArray,
 }
 
-// callOf returns what a function of an allocator does.
+// callOf returns the call that the name of an allocator function stands for.
 func callOf(name string) (call kernel.HeapCall, ok bool) {
 	name, _, _ = strings.Cut(name, "@") // the version
 	for _, operator := range []string{"_Znwm", "_Znam"} {
@@ -67,7 +67,7 @@ func callOf(name string) (call kernel.HeapCall, ok bool) {
 		return call, true
 	}
 	if rest, has := strings.CutPrefix(name, "mi_heap_"); has {
-		if strings.HasPrefix(rest, "new") { // a heap; of blocks it is mi_heap_alloc_new
+		if strings.HasPrefix(rest, "new") { // a function that makes a heap; mi_heap_alloc_new makes blocks
 			return 0, false
 		}
 		if call, ok = mimalloc[rest]; !ok {
@@ -90,9 +90,9 @@ func callOf(name string) (call kernel.HeapCall, ok bool) {
 	return 0, false
 }
 
-// functions returns the functions of the allocator that a file has, none if it has none: one that both gives blocks and
-// takes them. C++ libraries have operators that call the allocator of another file, and so no functions here. The error
-// names functions that are left out because it is not certain where they return.
+// functions returns the functions of the allocator of a file, none if it has no allocator, which must both give and
+// take blocks. C++ libraries have operators that call the allocator of another file, and so no functions here. The
+// error names functions that are left out because it is not certain where they return.
 func functions(f *elffile.File) (found []kernel.HeapFunction, leftOut, err error) {
 	if f.Class() != elf.ELFCLASS64 {
 		return nil, nil, nil
@@ -114,8 +114,8 @@ func isAllocator(found []candidate) bool {
 	return slices.ContainsFunc(found, candidate.gives) && slices.ContainsFunc(found, takes)
 }
 
-// gives reports whether most blocks of an allocator may come from a function: malloc, or what it has instead where the
-// linker has left out functions that nobody calls.
+// gives reports whether most blocks of an allocator may come from a function: malloc, or its substitute where the
+// linker has left out unused functions.
 func (c candidate) gives() bool {
 	own := slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(c.Name, prefix) })
 	return c.Call == kernel.HeapMalloc || own && c.Call != kernel.HeapFree
@@ -123,13 +123,13 @@ func (c candidate) gives() bool {
 
 func isOperator(name string) bool { return strings.HasPrefix(name, "_Z") }
 
-// candidate is a function that has the name of an allocator's.
+// candidate is a function with the name of an allocator function.
 type candidate struct {
 	kernel.HeapFunction
 	vaddr, size uint64
 }
 
-// functionsOf returns the functions of one symbol table whose names are those of an allocator's, each place once.
+// functionsOf returns the functions of one symbol table with the names of allocator functions, each place once.
 func functionsOf(f *elffile.File, table elf.SectionType) (found []candidate, err error) {
 	symbols, err := f.SymbolTable(table)
 	if errors.Is(err, elffile.ErrNoSection) {
@@ -165,7 +165,7 @@ func functionsOf(f *elffile.File, table elf.SectionType) (found []candidate, err
 	return found, nil
 }
 
-// fileOffset returns where in a file the code of an address is.
+// fileOffset returns the offset in a file of the code at an address.
 func fileOffset(f *elffile.File, vaddr uint64) (offset uint64, ok bool) {
 	for _, s := range f.TextSegments() {
 		if vaddr >= s.Vaddr && vaddr-s.Vaddr < s.Filesz {

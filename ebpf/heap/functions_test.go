@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestCallOf: names of allocators are known with and without what stands before them, and no others.
+// TestCallOf: names of allocator functions are known with and without their prefixes, and no other names are.
 func TestCallOf(t *testing.T) {
 	for name, want := range map[string]kernel.HeapCall{
 		"malloc": kernel.HeapMalloc, "je_malloc": kernel.HeapMalloc, "_rjem_malloc": kernel.HeapMalloc,
@@ -43,8 +43,8 @@ func TestCallOf(t *testing.T) {
 	}
 }
 
-// TestFunctions: the C library's functions are where nm has them, each place once; a library that calls the allocator
-// of another one has none.
+// TestFunctions: the C library's functions are at the addresses that nm shows, each place once; a library that calls
+// the allocator of another library has none.
 func TestFunctions(t *testing.T) {
 	need.Tools(t, "nm")
 	const libc = "/lib/x86_64-linux-gnu/libc.so.6"
@@ -86,7 +86,7 @@ func functionsIn(t *testing.T, path string) []kernel.HeapFunction {
 	return found
 }
 
-// TestSkipped: what a function does before a cheap instruction is passed over only if it changes nothing.
+// TestSkipped: the start of a function before a cheap instruction is skipped only if it changes no register.
 func TestSkipped(t *testing.T) {
 	for name, c := range map[string]struct {
 		code []byte

@@ -1,5 +1,5 @@
-// Package heap samples the memory that programs allocate, and knows which of it is in use. It sees calls of the
-// allocators of C by probes, each of which costs the program a trap.
+// Package heap samples the memory that programs allocate, and tracks which sampled memory is in use. It sees calls of
+// the allocators of C by probes; each probe costs the program a trap.
 package heap
 
 import (
@@ -25,16 +25,16 @@ import (
 const (
 	// MaxSampleBytes limits Config.SampleBytes.
 	MaxSampleBytes = 1 << 31
-	// readEvery is how long samples may lie in the kernel's buffer.
+	// readEvery is how long samples may stay in the kernel's buffer.
 	readEvery = 20 * time.Millisecond
-	// searchEvery is how often allocators are looked for in files that programs have mapped since.
+	// searchEvery is how often newly mapped files are searched for allocators.
 	searchEvery = 100 * time.Millisecond
-	// askEvery is how often processes are judged again that were not wanted.
+	// askEvery is how often unwanted processes are judged again.
 	askEvery = 10 * time.Second
 )
 
 // Sampler sees calls of allocators, completes stacks, and knows the files that processes have mapped; *sampler.Sampler
-// does.
+// implements it.
 type Sampler interface {
 	OpenHeap(period uint32) (*kernel.Heap, error)
 	CatchUp(until uint64) error
@@ -43,64 +43,66 @@ type Sampler interface {
 	Executable(id unwind.ExeID) *process.Executable
 }
 
-// Options say whose memory is of interest.
+// Options select the processes whose memory is sampled, and the receiver of the samples.
 type Options struct {
 	Sampler Sampler
-	// Target says whom the memory of a process counts for, and whether it is wanted at all.
+	// Target returns the target of a process's memory, and whether the process is wanted at all.
 	Target func(pid uint32) (t *target.Target, wanted bool)
-	// Use gets a sample for each block in use when Flush is called. It is valid until Use returns, which may not call the
-	// Profiler.
+	// Use gets a sample for each block in use when Flush is called. The sample is valid until Use returns. Use must not
+	// call the Profiler.
 	Use func(*sampler.Sample)
-	// KeepEnded has processes that end count with what they had in use then.
+	// KeepEnded has processes that end count with the memory that they had in use then.
 	KeepEnded bool
-	// Early has the calls of allocators seen that any process has mapped, for programs that will begin.
+	// Early probes the allocators that any process has mapped, for programs that will start.
 	Early bool
 }
 
-// Config says what is sampled.
+// Config configures the sampling of a Profiler.
 type Config struct {
-	SampleBytes int // how many are allocated for one sample, at most MaxSampleBytes; 0: none are taken
+	SampleBytes int // number of bytes allocated for one sample, at most MaxSampleBytes; 0 means no samples
 	UserStacks  bool
-	// Each has the kernel put probes into wanted processes only: others, which map the same C library, pay nothing. A
-	// process that begins later is not seen in its first tenth of a second. Not with Options.Early.
+	// Each has the kernel put probes into wanted processes only: other processes that map the same C library have no
+	// cost. A process that starts later is not seen in its first tenth of a second. It does not work with
+	// Options.Early.
 	Each bool
-	// Limit is which part of a process's CPU time the traps of its probes may take, 0.1 say. Beyond it the process is not
-	// sampled for a while. 0: any.
+	// Limit is the share of a process's CPU time that the traps of its probes may take, such as 0.1. A process that
+	// exceeds it is not sampled for a while. 0 means no limit.
 	Limit float64
 }
 
-// Profiler knows which memory is in use. The zero Config wants nothing, and costs nothing. Safe for concurrent use.
+// Profiler tracks which memory is in use. With the zero Config it samples no memory, at no cost. It is safe for
+// concurrent use.
 type Profiler struct {
 	options Options
 	loops   sync.WaitGroup
 
 	mu     sync.Mutex
 	config Config
-	kernel *kernel.Heap // nil: nothing is sampled
+	kernel *kernel.Heap // nil if no memory is sampled
 	ended  chan struct{}
 	files  files
 	inUse  inUse
 	brake  brake
 	news   news        // has its own lock
-	mapped atomic.Bool // something, since allocators were looked for
-	// ignored are the processes whose calls the kernel passes over.
+	mapped atomic.Bool // files were mapped since the last search
+	// ignored are the processes whose calls the kernel ignores.
 	ignored map[uint32]bool
-	asked   time.Time // when nobody was ignored
+	asked   time.Time // when all processes were last judged
 	stopped bool
 	samples uint64
-	missed  map[string]uint64 // before the present kernel
+	missed  map[string]uint64 // by earlier values of kernel
 	errors  limit.Texts
 }
 
-// New returns a Profiler that samples nothing.
+// New returns a Profiler that samples no memory.
 func New(o Options) *Profiler {
 	return &Profiler{
 		options: o, ignored: map[uint32]bool{}, missed: map[string]uint64{}, errors: limit.Texts{Most: 64},
 	}
 }
 
-// Update makes a configuration current. With other SampleBytes, or another Each, than before it begins with no memory
-// in use. After an error, which Stats has too, nothing is sampled.
+// Update makes a configuration current. If SampleBytes or Each changes, it starts with no memory in use. After an
+// error, which is also in Stats, no memory is sampled.
 func (p *Profiler) Update(c Config) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,9 +132,9 @@ func (p *Profiler) Update(c Config) error {
 	return nil
 }
 
-// follow reads samples, and looks for allocators, until ended is closed.
+// follow reads samples and searches for allocators until ended is closed.
 func (p *Profiler) follow(ended chan struct{}) {
-	footprint.RaisePriority() // samples that nobody reads are lost
+	footprint.RaisePriority() // samples that are not read in time are lost
 	reads, searches, costs := time.NewTicker(readEvery), time.NewTicker(searchEvery), time.NewTicker(brakeEvery)
 	defer reads.Stop()
 	defer searches.Stop()
@@ -157,16 +159,17 @@ func (p *Profiler) follow(ended chan struct{}) {
 	}
 }
 
-// read takes the samples that are there. The caller holds p.mu.
+// read reads the available samples. The caller holds p.mu.
 func (p *Profiler) read() {
 	p.note(p.options.Sampler.CatchUp(clock.Monotonic()))
 	p.note(p.kernel.Read(p.take))
 	p.news.take(p.inUse.dropBefore)
 }
 
-// take keeps a sample, unless its block was freed meanwhile: most are, and a stack takes longer to walk than to look.
+// take keeps a sample unless its block was freed in the meantime: most were, and walking the stack takes longer than
+// this check.
 func (p *Profiler) take(h *kernel.HeapSample) {
-	p.note(p.options.Sampler.CatchUp(h.HeapBlock.Time)) // the process may have begun since read caught up
+	p.note(p.options.Sampler.CatchUp(h.HeapBlock.Time)) // the process may have started since read caught up
 	target, wanted := p.options.Target(h.HeapBlock.PID)
 	if !wanted {
 		p.ignore(h.HeapBlock.PID)
@@ -182,7 +185,7 @@ func (p *Profiler) take(h *kernel.HeapSample) {
 	p.inUse.add(h.HeapBlock, s, h.Weight)
 }
 
-// ignore has the kernel pass over calls of a process for a while.
+// ignore has the kernel ignore calls of a process for a while.
 func (p *Profiler) ignore(pid uint32) {
 	if !p.ignored[pid] {
 		p.ignored[pid] = true
@@ -200,7 +203,7 @@ func (p *Profiler) ignoreNone() {
 	p.release(p.files.forget(p.options.Sampler, p.wants))
 }
 
-// search sees the calls of allocators that it has not seen before. The caller holds p.mu.
+// search probes the allocators that it has not seen before. The caller holds p.mu.
 func (p *Profiler) search() {
 	p.note(p.options.Sampler.CatchUp(clock.Monotonic()))
 	if asks := time.Since(p.asked) >= askEvery; asks {
@@ -214,8 +217,8 @@ func (p *Profiler) search() {
 	}
 }
 
-// limit sets which part of a process's CPU time traps may take, and measures what a trap takes, once. The caller holds
-// p.mu.
+// limit sets the share of a process's CPU time that traps may take, and measures the cost of a trap, once. The caller
+// holds p.mu.
 func (p *Profiler) limit(limit float64) {
 	p.brake.limit = limit
 	if limit == 0 || p.kernel == nil || p.brake.stepped > 0 {
@@ -228,8 +231,8 @@ func (p *Profiler) limit(limit float64) {
 	}
 }
 
-// slow pauses the processes that traps slow down too much, and has those sampled again whose pause is over. The caller
-// holds p.mu.
+// slow pauses the processes that traps slow down too much, and has the processes whose pause is over sampled again. The
+// caller holds p.mu.
 func (p *Profiler) slow() {
 	if p.brake.limit == 0 {
 		return
@@ -238,25 +241,25 @@ func (p *Profiler) slow() {
 	p.note(p.kernel.Traps(func(pid uint32, t kernel.HeapTraps) { traps[pid] = t }))
 	now := time.Now()
 	if p.brake.ends(now) {
-		p.mapped.Store(true) // they are attached again
+		p.mapped.Store(true) // so that search attaches them again
 	}
 	slowed := p.brake.look(now, traps, procfs.Default.CPUTime)
 	if len(slowed) > 0 && !p.files.each {
-		// Probes in the file are in all processes that map it: from now on each wanted one has its own.
+		// Probes in a file are in all processes that map it: from now on each wanted process has its own.
 		p.release(p.files.take(all))
 		p.files.each = true
 		p.mapped.Store(true)
 	}
 	for _, pid := range slowed {
 		p.release(p.files.take(func(at place) bool { return at.pid == pid }))
-		p.inUse.dropBefore(pid, ^uint64(0)) // what it frees is not seen
+		p.inUse.dropBefore(pid, ^uint64(0)) // its frees are no longer seen
 	}
 	if !p.options.KeepEnded {
 		p.brake.forget(now, procfs.Default.Lives)
 	}
 }
 
-// release takes probes away, which takes a while: nobody waits for it. The caller holds p.mu.
+// release removes probes in the background, as it takes a while. The caller holds p.mu.
 func (p *Profiler) release(probes []*kernel.HeapProbes) {
 	if len(probes) == 0 {
 		return
@@ -288,13 +291,13 @@ func (p *Profiler) wants(pid uint32) bool {
 	return wanted
 }
 
-// Observe notes which processes begin and end. Whoever reads the side-band may call it, in CatchUp too.
+// Observe notes which processes start and end. The goroutine that reads the side-band may call it, also in CatchUp.
 func (p *Profiler) Observe(r *kernel.Record) {
 	switch r.Kind {
 	case kernel.RecordMap, kernel.RecordLost:
 		p.mapped.Store(true)
 	case kernel.RecordExec, kernel.RecordFork:
-		p.mapped.Store(true) // a child has what its parent has mapped
+		p.mapped.Store(true) // a child has its parent's mappings
 		p.news.add(r.PID, r.Time)
 	case kernel.RecordExit:
 		if !p.options.KeepEnded {
@@ -303,7 +306,7 @@ func (p *Profiler) Observe(r *kernel.Record) {
 	}
 }
 
-// reconcile forgets what has been freed since it was sampled. The caller holds p.mu.
+// reconcile forgets the blocks that were freed since they were sampled. The caller holds p.mu.
 func (p *Profiler) reconcile() {
 	p.read()
 	p.news.take(p.inUse.dropBefore)
@@ -317,13 +320,13 @@ func (p *Profiler) reconcile() {
 	}
 	p.inUse.keep(before, used)
 	for b := range used {
-		if b.Time < before && !p.inUse.has(b) { // of a process that has ended, or is not wanted any more
+		if b.Time < before && !p.inUse.has(b) { // of a process that has ended, or is no longer wanted
 			p.note(p.kernel.Forget(b))
 		}
 	}
 }
 
-// Flush hands to Use all memory that is in use.
+// Flush hands all memory in use to Use.
 func (p *Profiler) Flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -346,7 +349,7 @@ func (p *Profiler) Flush() {
 	})
 }
 
-// Stop ends sampling for good. Flush has the memory that was in use then. Close the Profiler afterwards.
+// Stop ends sampling for good. A later Flush has the memory that was in use then. Close the Profiler afterwards.
 func (p *Profiler) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -357,13 +360,13 @@ func (p *Profiler) Stop() {
 	p.close()
 }
 
-// Close is Stop, and waits until the probes are away.
+// Close stops sampling, and waits until the probes are removed.
 func (p *Profiler) Close() {
 	p.Stop()
 	p.loops.Wait()
 }
 
-// close takes the probes away, which takes seconds: nobody waits for it. The caller holds p.mu.
+// close removes the probes in the background, as it takes seconds. The caller holds p.mu.
 func (p *Profiler) close() {
 	if p.kernel == nil {
 		return
@@ -382,7 +385,7 @@ func (p *Profiler) close() {
 	clear(p.ignored)
 }
 
-// allMissed adds up what all kernels have missed. The caller holds p.mu.
+// allMissed adds up the misses of all values of kernel. The caller holds p.mu.
 func (p *Profiler) allMissed() map[string]uint64 {
 	sum := maps.Clone(p.missed)
 	if p.kernel == nil {
@@ -403,7 +406,7 @@ func (p *Profiler) note(err error) {
 	}
 }
 
-// Stats returns what was counted. It is the caller's.
+// Stats returns the counters. The caller owns the result.
 func (p *Profiler) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

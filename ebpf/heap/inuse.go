@@ -9,23 +9,23 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 )
 
-// inUse is the memory that is in use, as far as it was sampled. The zero value has none.
+// inUse is the sampled memory in use. The zero value has none.
 type inUse struct {
 	processes map[uint32]map[uint64]*block // by PID and address
-	stacks    map[string]*stack            // by key: a leak has few of them, and many blocks
+	stacks    map[string]*stack            // by key: a leak has many blocks, but few stacks
 	key       []byte                       // scratch of stackOf
 
 	blocks, bytes uint64
 }
 
-// block is one that was sampled.
+// block is a sampled block.
 type block struct {
 	time   uint64
 	weight uint64 // bytes that it stands for
 	stack  *stack
 }
 
-// stack is where blocks were allocated.
+// stack is the stack that allocated blocks.
 type stack struct {
 	sample *sampler.Sample
 	key    string
@@ -36,7 +36,7 @@ func newInUse() inUse {
 	return inUse{processes: map[uint32]map[uint64]*block{}, stacks: map[string]*stack{}}
 }
 
-// add notes a block. One that was at its address before has been freed.
+// add adds a block. A block that was at its address before has been freed.
 func (u *inUse) add(b kernel.HeapBlock, s *sampler.Sample, weight uint64) {
 	of := u.processes[b.PID]
 	if of == nil {
@@ -54,7 +54,8 @@ func (u *inUse) add(b kernel.HeapBlock, s *sampler.Sample, weight uint64) {
 	u.blocks, u.bytes = u.blocks+1, u.bytes+weight
 }
 
-// stackOf returns the one stack that is equal to that of a sample, which becomes inUse's, and counts a block for it.
+// stackOf returns the stack that equals the sample's, and counts a block for it. The first such sample then belongs to
+// u.
 func (u *inUse) stackOf(s *sampler.Sample) *stack {
 	k := binary.NativeEndian.AppendUint32(u.key[:0], s.PID)
 	k = binary.NativeEndian.AppendUint32(k, s.TID)
@@ -89,7 +90,7 @@ func (u *inUse) drop(pid uint32, address uint64, b *block) {
 	}
 }
 
-// dropBefore forgets what a process allocated before a time.
+// dropBefore forgets the blocks that a process allocated before a time.
 func (u *inUse) dropBefore(pid uint32, time uint64) {
 	for address, b := range u.processes[pid] {
 		if b.time < time {
@@ -98,7 +99,7 @@ func (u *inUse) dropBefore(pid uint32, time uint64) {
 	}
 }
 
-// dropEnded forgets the processes that do not live.
+// dropEnded forgets the processes that have ended.
 func (u *inUse) dropEnded(lives func(pid uint32) bool) {
 	for pid := range u.processes {
 		if !lives(pid) {
@@ -123,7 +124,7 @@ func (u *inUse) has(b kernel.HeapBlock) bool {
 	return known != nil && known.time == b.Time
 }
 
-// each hands a sample of each block to use, as if it were taken at that time. It is valid until the next one.
+// each hands a sample of each block to use, as if it were taken at the given time. It is valid until the next one.
 func (u *inUse) each(time uint64, use func(*sampler.Sample)) {
 	for _, of := range u.processes {
 		for _, b := range of {
@@ -135,10 +136,10 @@ func (u *inUse) each(time uint64, use func(*sampler.Sample)) {
 	}
 }
 
-// news is when processes last began a program or ended. Safe for concurrent use.
+// news holds the times when processes last started a program or ended. It is safe for concurrent use.
 type news struct {
 	mu    sync.Mutex
-	times map[uint32]uint64 // by PID; nil: nobody asks
+	times map[uint32]uint64 // by PID; nil if not needed
 }
 
 func (n *news) start() {
@@ -161,7 +162,7 @@ func (n *news) add(pid uint32, time uint64) {
 	}
 }
 
-// take hands all to use, once.
+// take hands all times to use, and removes them.
 func (n *news) take(use func(pid uint32, time uint64)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

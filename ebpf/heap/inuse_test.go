@@ -15,7 +15,7 @@ func sampleAt(pid uint32, vaddr uint64) *sampler.Sample {
 	return &sampler.Sample{Sample: &kernel.Sample{PID: pid, User: []kernel.Frame{{Vaddr: vaddr, Exe: 1}}}}
 }
 
-// bytesOf adds up what is in use by process.
+// bytesOf adds up the memory in use by process.
 func bytesOf(u *inUse) map[uint32]uint64 {
 	sum := map[uint32]uint64{}
 	u.each(99, func(s *sampler.Sample) {
@@ -26,7 +26,7 @@ func bytesOf(u *inUse) map[uint32]uint64 {
 	return sum
 }
 
-// TestInUse: blocks that are freed, replaced at their address, or of processes that ended are gone, with their stacks.
+// TestInUse: blocks that are freed, replaced at their address, or of ended processes are gone, with their stacks.
 func TestInUse(t *testing.T) {
 	u := newInUse()
 	add := func(pid uint32, address, time, weight, vaddr uint64) {
@@ -38,7 +38,7 @@ func TestInUse(t *testing.T) {
 	require.Equal(t, map[uint32]uint64{1: 300, 2: 300}, bytesOf(&u))
 	require.Len(t, u.stacks, 2, "equal stacks of a process are one")
 
-	add(1, 0x10, 8, 400, 8) // freed meanwhile
+	add(1, 0x10, 8, 400, 8) // freed in the meantime
 	add(1, 0x10, 4, 999, 9) // read late
 	require.Equal(t, map[uint32]uint64{1: 600, 2: 300}, bytesOf(&u))
 	require.EqualValues(t, 3, u.blocks)

@@ -20,9 +20,9 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestMemoryInUse: of a program that allocates by all functions of C, and frees most of it, as much is in use as its
-// allocator says, with whole stacks; with the C library, and with one inside of the program. When the program has ended
-// nothing is.
+// TestMemoryInUse: a program allocates by all functions of C, and frees most of the memory. As much is in use as its
+// allocator says, with whole stacks; with the C library, and with one inside of the program. After the program has
+// ended, no memory is in use.
 func TestMemoryInUse(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")
@@ -37,7 +37,7 @@ func TestMemoryInUse(t *testing.T) {
 	}
 }
 
-// TestMimalloc: what a program keeps is in use, by whichever function of mimalloc's own it was allocated.
+// TestMimalloc: memory that a program keeps is in use, whichever of mimalloc's own functions allocated it.
 func TestMimalloc(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc", "/usr/include/mimalloc.h")
@@ -154,13 +154,13 @@ func checkLeak(t *testing.T, program string) {
 	require.Zero(t, p.Stats().Blocks)
 }
 
-// running is a sampler that hands what it observes to a Profiler.
+// running is a sampler that hands its records to a Profiler.
 type running struct {
 	*sampler.Sampler
 	observe observer
 }
 
-// observer is a Profiler that comes later.
+// observer is a Profiler that is set later.
 type observer struct {
 	mu sync.Mutex
 	p  *Profiler
@@ -200,8 +200,8 @@ func openSampler(t *testing.T) *running {
 	return out
 }
 
-// TestSlowedProgramIsPaused: a program that does little but allocate is not slowed down for long, and it is said why
-// its memory is missing; whether all programs of the C library have probes at first or it alone.
+// TestSlowedProgramIsPaused: a program that does little but allocate is not slowed down for long, and Stats says why
+// its memory is missing, whether at first all programs of the C library have probes or only this one.
 func TestSlowedProgramIsPaused(t *testing.T) {
 	need.Root(t)
 	for name, each := range map[string]bool{"each process": true, "all processes": false} {

@@ -7,32 +7,32 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// preludes are instructions of x86-64 that functions begin with, and that change no register but flags: endbr64, and
-// test %rdi,%rdi, as free asks whether there is a block.
+// preludes are instructions of x86-64 with which functions start, and that change no register except flags: endbr64,
+// and test %rdi,%rdi, by which free checks whether there is a block.
 var preludes = [][]byte{{0xf3, 0x0f, 0x1e, 0xfa}, {0x48, 0x85, 0xff}}
 
-// skip returns how many bytes of a function to pass over so that a probe of it costs little. The kernel does itself
-// what few instructions do, and has the CPU step over a copy of others, which takes a second trap: several microseconds
-// in a virtual machine, many times what the first one takes.
+// skip returns how many bytes of a function to pass over so that a probe of it costs little. The kernel emulates a few
+// instructions, and has the CPU single-step a copy of the other ones, which takes a second trap: several microseconds
+// in a virtual machine, many times the cost of the first trap.
 func skip(f *elffile.File, offset uint64) uint64 {
 	var code [16]byte
 	if f.Machine() != elf.EM_X86_64 {
 		return 0
 	}
-	if n, _ := f.ReadAt(code[:], int64(offset)); n < len(code) { // the probe is where the function begins
+	if n, _ := f.ReadAt(code[:], int64(offset)); n < len(code) { // the probe is at the start of the function
 		return 0
 	}
 	return uint64(skipped(code[:]))
 }
 
-// isStepped reports whether kernels have the CPU step over the instruction at an offset.
+// isStepped reports whether kernels have the CPU single-step the instruction at an offset.
 func isStepped(f *elffile.File, offset uint64) bool {
 	var code [16]byte
-	n, _ := f.ReadAt(code[:], int64(offset)) // what cannot be read costs more
+	n, _ := f.ReadAt(code[:], int64(offset)) // unreadable code counts as single-stepped
 	return f.Machine() != elf.EM_X86_64 || !emulated(code[:n])
 }
 
-// skipped returns how many bytes of code to pass over, 0 if that is of no use.
+// skipped returns how many bytes of code to pass over, 0 if that does not help.
 func skipped(code []byte) (n int) {
 	for {
 		before := n
@@ -50,8 +50,7 @@ func skipped(code []byte) (n int) {
 	}
 }
 
-// emulated reports whether kernels do themselves what an instruction does: push, jumps and nop, see
-// arch/x86/kernel/uprobes.c.
+// emulated reports whether kernels emulate an instruction: push, jumps and nop, see arch/x86/kernel/uprobes.c.
 func emulated(code []byte) bool {
 	if len(code) < 2 {
 		return false

@@ -12,21 +12,21 @@ type Stats struct {
 	Blocks  uint64   // blocks in use that are known now
 	Bytes   uint64   // bytes that they stand for
 	Paused  []Paused // processes that are not sampled for a while, because probes slow them down too much, by PID
-	Slowed  uint64   // how many these are
-	Samples uint64   // blocks of processes that are wanted, those that were freed before anybody looked among them
+	Slowed  uint64   // number of Paused
+	Samples uint64   // blocks of wanted processes, including blocks that were freed before they were read
 	// Missed are blocks that were not sampled, by reason.
 	Missed map[string]uint64
 	// Failure is why the calls of a failed file are not seen; nil if no file has failed.
 	Failure error
-	// Errors are why calls of allocators are not seen, and how often that came.
+	// Errors are the reasons why calls of allocators are not seen, and how often each occurred.
 	Errors map[string]uint64
 }
 
-// Why blocks are not sampled.
+// Reasons why blocks are not sampled.
 const (
-	MissedFull = "too_many_blocks" // as many as can be known were in use
+	MissedFull = "too_many_blocks" // the table of blocks in use was full
 	MissedLost = "full_buffer"
-	MissedBusy = "too_many_threads" // were in an allocator
+	MissedBusy = "too_many_threads" // too many threads were in an allocator
 )
 
 // Counters returns the table of the figures, each with its name, help text, kind and place.

@@ -13,14 +13,14 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// The sizes of what CPython 3.11 keeps of a call with four variables, and of a code object with a short body.
+// The sizes of CPython 3.11's data of a call with four variables, and of a code object with a short body.
 const (
 	pythonFrame = 112
 	pythonCode  = 320
 )
 
-// pythonSpec reads frames as the one of CPython 3.11 does: 40 bytes of each, and 72 of a code object that the frame
-// before did not have.
+// pythonSpec reads frames as the Spec of CPython 3.11 does: 40 bytes of each frame, and 72 of a code object that the
+// frame before did not have.
 func pythonSpec(first uint64) *runtime.Spec {
 	return &runtime.Spec{Chain: &runtime.Chain{
 		Start: []runtime.Step{{Op: runtime.Absolute, Offset: int64(first)}, {Op: runtime.Load}},
@@ -35,8 +35,8 @@ func pythonSpec(first uint64) *runtime.Spec {
 	}}
 }
 
-// pythonFrames writes a chain of frames, one after the other as CPython has them, and returns the address of the
-// leaf. They have that number of code objects, in turn.
+// pythonFrames writes a chain of frames, one after the other as in CPython, and returns the address of the leaf. They
+// have that number of code objects, in turn.
 func pythonFrames(memory *arena, frames, codes int) (leaf uint64) {
 	code := make([]uint64, codes)
 	name := memory.text("function")
@@ -57,9 +57,9 @@ func pythonFrames(memory *arena, frames, codes int) (leaf uint64) {
 	return leaf
 }
 
-// BenchmarkChainFrame measures what one more frame of an interpreter costs in the BPF program, as ns/frame: the
-// difference of the run time of samples with many frames and with few, taken in turn of one thread of this process.
-// The cost of the sample itself is ns/sample.
+// BenchmarkChainFrame measures the cost of one more frame of an interpreter in the BPF program, as ns/frame: the
+// difference of the run time of samples with many frames and with few, taken in turn of one thread of this process. The
+// cost of the sample itself is ns/sample.
 func BenchmarkChainFrame(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -104,7 +104,7 @@ func middle(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// attachToBurner samples a thread of this process that burns CPU, and no other.
+// attachToBurner samples one thread of this process, which burns CPU.
 func attachToBurner(b *testing.B, p *Profiler, rate int) {
 	stop, started := make(chan struct{}), make(chan uint32)
 	b.Cleanup(func() { close(stop) })
@@ -125,22 +125,22 @@ func attachToBurner(b *testing.B, p *Profiler, rate int) {
 // sampleCost returns the run time of a sample whose chain has a number of frames, in ns: the mean of some.
 func sampleCost(b *testing.B, p *Profiler, frames int) float64 {
 	for {
-		time.Sleep(2 * time.Millisecond) // the last sample of before ends
+		time.Sleep(2 * time.Millisecond) // earlier samples end
 		if _, err := p.ReadSamples(time.Now(), func(*Sample) {}); err != nil {
 			b.Fatal(err)
 		}
 		r := someRuns(b, p)
-		if r.frames == r.count*uint64(frames) { // else one has ended between two readings, or was lost
+		if r.frames == r.count*uint64(frames) { // else a run has ended between two readings, or was lost
 			return float64(r.time) / float64(r.count)
 		}
 	}
 }
 
-// programRuns is what the sampling program does.
+// programRuns are the figures of some runs of the sampling program.
 type programRuns struct {
 	count  uint64
 	time   time.Duration
-	frames uint64 // of chains, that it has read
+	frames uint64 // read from chains
 }
 
 // someRuns waits for some runs of the program.

@@ -8,22 +8,22 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Chain is what a sample has of the frames that an interpreter keeps itself.
+// Chain holds the frames of a sample that an interpreter keeps itself.
 type Chain struct {
-	Interpreter uint32 // its ID, see Tables.AddInterpreter; 0: none
+	Interpreter uint32 // its ID, see Tables.AddInterpreter; 0 if none
 	End         runtime.ChainEnd
 	Frames      []ChainFrame         // leaf first
 	Codes       []runtime.CodeObject // code objects that the kernel met for the first time
-	words       []uint64             // of the frames
+	words       []uint64             // the Words of all Frames, one after the other
 }
 
-// ChainFrame is one of those frames.
+// ChainFrame is a frame of a Chain.
 type ChainFrame struct {
-	Words  []uint64 // of its layout
+	Words  []uint64 // one for each word of the layout
 	Cookie uint64   // of its code object, see runtime.Fold
 }
 
-// CopyFrom makes c a copy of from that stays valid.
+// CopyFrom makes c a copy of from that shares no memory with it.
 func (c *Chain) CopyFrom(from *Chain) {
 	words, frames := c.words[:0], c.Frames[:0]
 	c.Interpreter, c.End = from.Interpreter, from.End
@@ -37,7 +37,7 @@ func (c *Chain) CopyFrom(from *Chain) {
 		c.Frames = append(c.Frames, ChainFrame{c.words[i*stride : (i+1)*stride], f.Cookie})
 	}
 	c.Codes = nil
-	for _, code := range from.Codes { // few: they are new
+	for _, code := range from.Codes { // only new ones, so there are few
 		code.Words = slices.Clone(code.Words)
 		texts := make([][]byte, len(code.Text))
 		for i, text := range code.Text {
@@ -50,7 +50,7 @@ func (c *Chain) CopyFrom(from *Chain) {
 
 var errChain = errors.New("the record of a chain is too short")
 
-// decode reads what bpf/runtime.h writes. codes is the number of code objects in it.
+// decode parses the part of a sample that bpf/runtime.h writes. codes is the number of code objects in it.
 func (c *Chain) decode(b []byte, codes int) error {
 	c.Frames, c.Codes, c.words = c.Frames[:0], nil, c.words[:0]
 	if len(b) == 0 {
@@ -75,7 +75,7 @@ func (c *Chain) decode(b []byte, codes int) error {
 	return c.decodeCodes(b[8*frames*stride:], codes)
 }
 
-// codeHead is the words of a code object before those of its cookie.
+// codeHead is the number of words of a code object before the words of its cookie.
 const codeHead = 4
 
 func (c *Chain) decodeCodes(b []byte, codes int) error {

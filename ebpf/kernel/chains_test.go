@@ -18,7 +18,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// arena is memory that stays where it is.
+// arena is memory at a fixed address.
 type arena struct {
 	bytes []byte
 	used  int
@@ -76,7 +76,7 @@ func testSpec(list uint64) *runtime.Spec {
 	}}
 }
 
-// setInterpreter makes this process one that has an interpreter.
+// setInterpreter gives this process an interpreter.
 func setInterpreter(t testing.TB, p *Profiler, s *runtime.Spec) (id uint32) {
 	t.Helper()
 	number, id, err := p.Tables().AddInterpreter(s)

@@ -6,28 +6,28 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// cpuTime are the times of a CPU that is sampled, since some time in the past.
+// cpuTime holds the times of a sampled CPU, counted from an arbitrary point in the past.
 type cpuTime struct {
-	busy      time.Duration // running something
-	throttled time.Duration // without its clock, see perf_event_max_sample_rate
-	worked    time.Duration // what it was busy, by the kernel's ticks: it goes on when the CPU was offline
+	busy      time.Duration // not idle
+	throttled time.Duration // with the sampling clock stopped, see perf_event_max_sample_rate
+	worked    time.Duration // not idle by the kernel's ticks, which continue after the CPU was offline
 	taken     uint64        // samples
-	online    bool          // the first and the third are known
+	online    bool          // busy and worked are known
 }
 
-// due are samples that busy CPUs should have had.
+// due counts the samples that were due on busy CPUs.
 type due struct{ samples, throttled uint64 }
 
 func (d due) plus(more due) due { return due{d.samples + more.samples, d.throttled + more.throttled} }
 
-// accountPeriod adds what was due at the present period, and begins the next one.
+// accountPeriod adds the samples that were due with the present period to p.due, and starts the next period.
 func (p *Profiler) accountPeriod() {
 	now := p.cpuTimes()
 	p.due = p.due.plus(p.dueSince(now))
 	p.accounted = now
 }
 
-// cpuTimes reads the times of the CPUs that are sampled.
+// cpuTimes reads the times of the sampled CPUs.
 func (p *Profiler) cpuTimes() map[int]cpuTime {
 	times := map[int]cpuTime{}
 	kernel, err := procfs.Default.CPUTimes()
@@ -43,7 +43,7 @@ func (p *Profiler) cpuTimes() map[int]cpuTime {
 	return times
 }
 
-// dueSince is what was due since accountPeriod.
+// dueSince returns the samples that were due since accountPeriod.
 func (p *Profiler) dueSince(now map[int]cpuTime) (d due) {
 	for cpu, t := range now {
 		since, ok := p.accounted[cpu]

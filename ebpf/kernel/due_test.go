@@ -34,8 +34,8 @@ func (c *bareClock) readAll(t testing.TB) {
 	}
 }
 
-// bareClocks are clocks like those of the profiler without a BPF program: the kernel writes
-// what they take, and when it throttles them, to their buffers.
+// bareClocks are clocks like the profiler's, but without a BPF program: the kernel writes their samples, and when it
+// throttles them, to their buffers.
 func bareClocks(t testing.TB, period time.Duration) (clocks []*bareClock) {
 	t.Helper()
 	cpus, err := onlineCPUs()
@@ -80,13 +80,13 @@ func TestIdleCPUsLoseNothing(t *testing.T) {
 	}
 }
 
-// At 10 kHz, with more to run than there are CPUs, each sample that was due is taken, lost to
-// a full ring, or skipped by a timer that came too late. What is said to be skipped are samples that
-// the same clocks without a program miss as well, and the kernel throttled none of these.
+// At 10 kHz, with more threads to run than there are CPUs, each sample that was due is taken, lost to a full ring, or
+// skipped by a timer that came too late. The same clocks without a program also miss the samples that are counted as
+// skipped, and the kernel throttles none of their samples.
 //
-// CPUs of a virtual machine stand still at times. Then the two clocks of a CPU miss some samples more or less than each
-// other, for they are due at different times of a period. They were apart by 1.9 % of all samples at most; 5 % are
-// allowed.
+// CPUs of a virtual machine stand still at times. Then the two clocks of a CPU miss somewhat different numbers of
+// samples, since these are due at different times of a period. The numbers differed by 1.9 % of all samples at most; 5
+// % are allowed.
 func TestEverySampleDueIsCounted(t *testing.T) {
 	need.Root(t)
 	if _, err := exec.LookPath("sh"); err != nil {

@@ -13,7 +13,7 @@ import (
 // ErrClosed is returned by reads after Close.
 var ErrClosed = errors.New("profiler is closed")
 
-// PermissionError says which capabilities the process would need and lacks.
+// PermissionError lists the capabilities that profiling needs and this process lacks.
 type PermissionError struct {
 	Missing []string // names, CAP_BPF and so on
 }
@@ -24,7 +24,7 @@ func (e *PermissionError) Error() string {
 		AmbientCapabilities())
 }
 
-// FileCapabilities returns the arguments of setcap(8) that let an executable profile, but for its path.
+// FileCapabilities returns the arguments of setcap(8) that let an executable profile, except its path.
 func FileCapabilities() string {
 	return strings.ToLower(strings.Join(missingCapabilities(0), ",")) + "=ep"
 }
@@ -34,7 +34,7 @@ func AmbientCapabilities() string {
 	return "AmbientCapabilities=" + strings.Join(missingCapabilities(0), " ")
 }
 
-// errPIDNamespace says that /proc shows other PIDs than samples have.
+// errPIDNamespace reports that /proc shows other PIDs than the samples have.
 var errPIDNamespace = errors.New("profiling needs the host's PID namespace: " +
 	"in a container, run it with --pid=host or hostPID: true")
 
@@ -55,11 +55,11 @@ func CheckNamespace() error {
 	return nil
 }
 
-// capability is one that the profiler uses, and what it uses it for.
+// capability is a capability that the profiler uses, and its purpose.
 type capability struct {
 	bit         uint
 	name        string
-	underAdmin  bool // CAP_SYS_ADMIN will do as well
+	underAdmin  bool // CAP_SYS_ADMIN includes it
 	explanation string
 }
 

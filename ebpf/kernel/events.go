@@ -11,14 +11,14 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// events are the perf events of one kind, of all tasks, which take a sample whenever period of them have happened on
-// a CPU.
+// events are the perf events of one kind, one for each CPU and for all tasks. Each takes a sample after every period
+// events on its CPU.
 type events struct {
 	period uint64
 	byCPU  map[int]*perfEvent
 }
 
-// eventOf returns the software event of a kind, and the program that says that samples are of it.
+// eventOf returns the software event of a kind, and the BPF program that sets the kind of its samples.
 func (p *Profiler) eventOf(k kind.Kind) (config uint64, program *ebpf.Program, err error) {
 	switch k {
 	case kind.PageFaults:
@@ -29,7 +29,7 @@ func (p *Profiler) eventOf(k kind.Kind) (config uint64, program *ebpf.Program, e
 	return 0, nil, fmt.Errorf("sample %s: it is no event", k)
 }
 
-// linkEvents lets the programs of events call the one that takes samples.
+// linkEvents lets the programs of events tail-call the program that takes samples.
 func (p *Profiler) linkEvents() error {
 	if err := p.objects.Takers.Put(uint32(0), p.objects.SampleCpu); err != nil {
 		return fmt.Errorf("link BPF programs: %w", err)
@@ -37,8 +37,8 @@ func (p *Profiler) linkEvents() error {
 	return nil
 }
 
-// SetEvents takes a sample on every online CPU at each period-th event of a kind, or none any more with period 0.
-// CPUs that came online since are added. The kinds are page faults and major faults.
+// SetEvents samples every period-th event of a kind on every online CPU; period 0 stops it. It adds CPUs that came
+// online since the last call. The kinds are page faults and major faults.
 func (p *Profiler) SetEvents(k kind.Kind, period uint64) error {
 	config, program, err := p.eventOf(k)
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *Profiler) SetEvents(k kind.Kind, period uint64) error {
 	return errors.Join(errs...)
 }
 
-// start begins to sample a CPU, or changes the period.
+// start starts sampling on a CPU, or changes the period.
 func (e *events) start(attr *unix.PerfEventAttr, cpu, program int) error {
 	if event, ok := e.byCPU[cpu]; ok {
 		if e.period == attr.Sample {
@@ -103,7 +103,7 @@ func (e *events) drop(which func(cpu int) bool) error {
 	return errors.Join(errs...)
 }
 
-// stopEvents ends the samples of a kind. The caller holds p.mu.
+// stopEvents stops sampling a kind. The caller holds p.mu.
 func (p *Profiler) stopEvents(k kind.Kind) error {
 	of := p.events[k]
 	if of == nil {

@@ -15,8 +15,8 @@ import (
 // faultBytes is how much memory touchMemory touches.
 const faultBytes = 32 << 20
 
-// faultsAtOnce is how much of it is touched before a pause. The kernel takes perf_event_max_sample_rate samples a
-// second of an event, counted by its ticks, and leaves out the others; without a pause there would be more.
+// faultsAtOnce is how much memory is touched before a pause. The kernel takes perf_event_max_sample_rate samples a
+// second of an event, counted by its ticks, and drops the rest; without a pause there would be more.
 const faultsAtOnce = 1 << 20
 
 // touchMemory touches memory page by page, and returns how many page faults the kernel counts for this thread.
@@ -81,8 +81,8 @@ func lostEvents(t testing.TB, p *kindReader) uint64 {
 	return c.EventsLost
 }
 
-// TestPageFaults: samples of page faults stand for as many as the kernel has counted, next to samples of the clock,
-// and end when they are told to.
+// TestPageFaults: samples of page faults stand for as many faults as the kernel has counted, come in addition to
+// samples of the clock, and end on request.
 func TestPageFaults(t *testing.T) {
 	p := &kindReader{Profiler: load(t)}
 	if err := p.SetStacks(true, true, true); err != nil {
@@ -98,9 +98,9 @@ func TestPageFaults(t *testing.T) {
 	if len(got) != 1 || got[kind.PageFaults]%16 != 0 {
 		t.Fatalf("values by kind are %v, but page faults alone are sampled, each 16th", got)
 	}
-	// Each 16th of a CPU, whose other faults are those of other programs: 512 samples, with 22 as the standard deviation
-	// at most, of which a quarter is more than five.
-	lost := 16 * int64(lostEvents(t, p)-before) // of a busy host others have some of them
+	// Each 16th fault of a CPU is sampled, and the CPU's other faults are other programs': 512 samples, with a standard
+	// deviation of 22 at most, so a quarter is more than five deviations.
+	lost := 16 * int64(lostEvents(t, p)-before) // on a busy host some of them are other programs'
 	if n := got[kind.PageFaults]; n+lost < want*3/4 || n > want*5/4 {
 		t.Errorf("samples stand for %d page faults and %d were lost, but the kernel has counted %d", n, lost, want)
 	}
@@ -136,7 +136,7 @@ func TestPageFaults(t *testing.T) {
 	}
 }
 
-// Numbers of kinds are those of bpf/abi.h.
+// Numbers of kinds are the same as in bpf/abi.h.
 func TestKindNumbers(t *testing.T) {
 	for k, number := range map[kind.Kind]profilerSampleKind{
 		kind.CPU: profilerSampleKindKIND_CPU, kind.PageFaults: profilerSampleKindKIND_PAGE_FAULTS,

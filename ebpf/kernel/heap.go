@@ -16,7 +16,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// HeapCall says what a function of an allocator takes, and whether it gives a block, takes one, or both.
+// HeapCall is the kind of an allocator function: its arguments, and whether it allocates a block, frees one, or both.
 type HeapCall uint8
 
 // The calls, with their arguments.
@@ -38,41 +38,43 @@ const (
 type HeapFunction struct {
 	Name   string
 	Call   HeapCall
-	Offset uint64 // in the file, where it begins
-	Skip   uint64 // bytes of its code before the probe, which change no register but flags
-	// Stepped says that the kernel has the CPU step over the probed instruction, and does not do it itself.
+	Offset uint64 // in the file, of its first instruction
+	Skip   uint64 // bytes of code before the probe, which change no register except flags
+	// Stepped says that the CPU single-steps the probed instruction, because the kernel does not emulate it.
 	Stepped bool
-	// Nested says, of HeapMalloc, that it may call other functions that are probed, whose blocks are then its own.
+	// Nested says that a HeapMalloc may call other probed functions, whose blocks then count as its own.
 	Nested bool
 	// Returns are the instructions in the file by which the function, or one that it jumps to, returns to its caller.
 	Returns []uint64
-	// Arguments are the instructions in the file by which it jumps to a function that returns its first argument: memset.
+	// Arguments are the instructions in the file by which it jumps to a function that returns its first argument:
+	// memset.
 	Arguments []uint64
 }
 
-// HeapBlock is a block of memory that was sampled, among those of all processes.
+// HeapBlock identifies a sampled block of memory among the blocks of all processes.
 type HeapBlock struct {
 	PID     uint32
 	Address uint64
 	Time    uint64 // when it was allocated, CLOCK_MONOTONIC, ns: with PID and Address its identity
 }
 
-// HeapSample is a block that was allocated. It is valid until the next one. Its PC is where the allocator has returned
-// to.
+// HeapSample is the allocation of a sampled block. It is valid until the next one. Its PC is the address to which the
+// allocator has returned.
 type HeapSample struct {
 	ProbeHit
 	HeapBlock
 	Weight uint64 // bytes that it stands for
 }
 
-// HeapMissed counts what could not be sampled.
+// HeapMissed counts the blocks and calls that could not be sampled.
 type HeapMissed struct {
-	Full uint64 // blocks, because as many as can be known were in use
+	Full uint64 // blocks, because the table of blocks in use was full
 	Lost uint64 // blocks, because the buffer had no room
 	Busy uint64 // calls, because too many threads were in an allocator
 }
 
-// Heap samples the memory that programs allocate, and knows which of it they have freed. One goroutine may use it.
+// Heap samples the memory that programs allocate, and tracks which sampled blocks they have freed. Only one goroutine
+// may use it.
 type Heap struct {
 	objects heapObjects
 	reader  *ringbuf.Reader
@@ -83,8 +85,8 @@ type Heap struct {
 	blocks  []heapHeapBlock
 }
 
-// OpenHeap loads the programs. A block of n bytes is sampled with the chance n / period, one of period bytes or more
-// always. Close it after use.
+// OpenHeap loads the programs. A block of n bytes is sampled with the probability n / period, and always if n is period
+// or more. Close the Heap after use.
 func (p *Profiler) OpenHeap(period uint32) (*Heap, error) {
 	const batch = 4096
 	h := &Heap{keys: make([]heapHeapKey, batch), blocks: make([]heapHeapBlock, batch)}
@@ -122,7 +124,7 @@ func (h *Heap) open(p *Profiler, period uint32) error {
 	return err
 }
 
-// program returns what runs where a function begins.
+// program returns the program that runs at the entry of a function.
 func (h *Heap) program(f *HeapFunction) *ebpf.Program {
 	if f.Call == HeapMalloc && f.Nested {
 		return h.objects.HeapNew
@@ -136,10 +138,10 @@ func (h *Heap) program(f *HeapFunction) *ebpf.Program {
 	}[f.Call]
 }
 
-// HeapProbes are those of a file.
+// HeapProbes are the probes of a file.
 type HeapProbes struct{ links []link.Link }
 
-// Close takes the probes away. For each the kernel waits until nobody is in it, which takes about 0.1 s.
+// Close removes the probes. For each one the kernel waits until no task is in it, which takes about 0.1 s.
 func (p *HeapProbes) Close() error {
 	var errs []error
 	for _, l := range p.links {
@@ -149,11 +151,11 @@ func (p *HeapProbes) Close() error {
 	return errors.Join(errs...)
 }
 
-// probesOneProcess is the first kernel whose links of many uprobes tell the threads of one process from others: 6.10,
-// as KERNEL_VERSION has it.
+// probesOneProcess is the first kernel version whose multi-uprobe links can be limited to the threads of one process:
+// 6.10, encoded as KERNEL_VERSION.
 const probesOneProcess = 6<<16 | 10<<8
 
-// attachesMany reports whether the kernel attaches many uprobes at a time.
+// attachesMany reports whether the kernel can attach many uprobes at a time.
 func attachesMany() (bool, error) {
 	version, err := features.LinuxVersionCode()
 	if err != nil || version < probesOneProcess {
@@ -166,8 +168,8 @@ func attachesMany() (bool, error) {
 	return err == nil, err
 }
 
-// Attach has the calls of functions of a file seen, of one process, or with the PID 0 of all that have it mapped or
-// will. Nothing is left of it if it fails.
+// Attach probes the functions of a file in one process, or, with the PID 0, in all processes that map the file now or
+// later. If it fails, it leaves no probes.
 func (h *Heap) Attach(path string, functions []HeapFunction, pid uint32) (*HeapProbes, error) {
 	file, err := link.OpenExecutable(path)
 	if err != nil {
@@ -185,7 +187,7 @@ func (h *Heap) Attach(path string, functions []HeapFunction, pid uint32) (*HeapP
 		}
 	}
 	probes := &HeapProbes{}
-	for _, where := range []map[*ebpf.Program][]heapPlace{ends, begins} { // no call may be noted whose end would be missed
+	for _, where := range []map[*ebpf.Program][]heapPlace{ends, begins} { // first the ends, so that none is missed
 		for program, places := range where {
 			slices.SortFunc(places, func(a, b heapPlace) int { return cmp.Compare(a.offset, b.offset) })
 			if err := h.attach(probes, file, program, slices.Compact(places), pid); err != nil {
@@ -196,13 +198,13 @@ func (h *Heap) Attach(path string, functions []HeapFunction, pid uint32) (*HeapP
 	return probes, nil
 }
 
-// heapPlace is an instruction of a file that is probed.
+// heapPlace is a probed instruction of a file.
 type heapPlace struct {
 	offset  uint64
 	stepped bool
 }
 
-// attach has a program run at instructions of a file.
+// attach attaches a program to instructions of a file.
 func (h *Heap) attach(
 	probes *HeapProbes, file *link.Executable, program *ebpf.Program, places []heapPlace, pid uint32,
 ) error {
@@ -231,14 +233,14 @@ func (h *Heap) attach(
 	return nil
 }
 
-// Read hands to use the samples that are there, in order of time but for those of the same instant.
+// Read hands the available samples to use, in order of time; samples of the same instant have any order.
 func (h *Heap) Read(use func(*HeapSample)) error {
 	return h.walks.reading(func() error { return h.read(use) })
 }
 
 func (h *Heap) read(use func(*HeapSample)) error {
 	var sample HeapSample
-	h.reader.SetDeadline(time.Now()) // what is there, and no more
+	h.reader.SetDeadline(time.Now()) // do not wait for more
 	for {
 		err := h.reader.ReadInto(&h.record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -285,7 +287,7 @@ func (h *Heap) Uses(b HeapBlock) bool {
 	return h.objects.HeapBlocks.Lookup(&key, &block) == nil && block.Time == b.Time
 }
 
-// InUse hands to use all blocks that are. It may not call h.
+// InUse hands all blocks in use to use, which must not call h.
 func (h *Heap) InUse(use func(HeapBlock)) error {
 	var cursor ebpf.MapBatchCursor
 	for {
@@ -302,7 +304,7 @@ func (h *Heap) InUse(use func(HeapBlock)) error {
 	}
 }
 
-// Forget makes room for other blocks.
+// Forget stops tracking a block, to make room for new ones.
 func (h *Heap) Forget(b HeapBlock) error {
 	key := b.key()
 	if err := h.objects.HeapBlocks.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -311,13 +313,14 @@ func (h *Heap) Forget(b HeapBlock) error {
 	return nil
 }
 
-// HeapTraps are the traps of a process: what its calls of an allocator cost it.
+// HeapTraps counts the traps of a process, which are the cost of its allocator calls.
 type HeapTraps struct {
-	Emulated uint64 // at instructions that the kernel does itself
-	Stepped  uint64 // at instructions that it has the CPU step over, which takes a few times as long
+	Emulated uint64 // at instructions that the kernel emulates
+	Stepped  uint64 // at instructions that the CPU single-steps, which takes a few times as long
 }
 
-// Traps hands to use the traps of each process since it was first seen, or has come back after a while.
+// Traps hands the traps of each process to use, counted since the process was first seen, or was seen again after a
+// while.
 func (h *Heap) Traps(use func(pid uint32, t HeapTraps)) error {
 	var pid uint32
 	var traps heapHeapTraps
@@ -325,13 +328,13 @@ func (h *Heap) Traps(use func(pid uint32, t HeapTraps)) error {
 	for all.Next(&pid, &traps) {
 		use(pid, HeapTraps{traps.Emulated, traps.Stepped})
 	}
-	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // it changes meanwhile
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // the map changes
 		return fmt.Errorf("read traps at allocators: %w", err)
 	}
 	return nil
 }
 
-// Ignore says whether calls of a process are passed over.
+// Ignore sets whether the calls of a process are ignored.
 func (h *Heap) Ignore(pid uint32, ignore bool) error {
 	if ignore {
 		return h.objects.HeapIgnored.Put(pid, uint8(1))
@@ -339,10 +342,10 @@ func (h *Heap) Ignore(pid uint32, ignore bool) error {
 	if err := h.objects.HeapIgnored.Delete(pid); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return err
 	}
-	return nil // others have taken its place
+	return nil // newer entries may have evicted it
 }
 
-// Missed returns what could not be sampled since OpenHeap.
+// Missed returns how many blocks and calls could not be sampled since OpenHeap.
 func (h *Heap) Missed() (HeapMissed, error) {
 	var c heapHeapCounters
 	if err := h.objects.HeapCount.Get(&c); err != nil {
@@ -351,7 +354,7 @@ func (h *Heap) Missed() (HeapMissed, error) {
 	return HeapMissed{Full: c.Full, Lost: c.Lost, Busy: c.Busy}, nil
 }
 
-// Close unloads the programs. Close the HeapProbes before.
+// Close unloads the programs. Close the HeapProbes first.
 func (h *Heap) Close() error {
 	var err error
 	if h.reader != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// endOfStack is how far below the end of a stack its outermost frame can be.
+// endOfStack is how far below the end of a stack its outermost frame can be, in bytes.
 const endOfStack = 4096
 
 // hitStack is the copy of a stack that came with a hit. It implements unwind.Stack.
@@ -28,13 +28,13 @@ func (s hitStack) ReadU64(addr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(s.bytes[at:]), true
 }
 
-// EndsAt implements unwind.Stack. Copies that are not full end where the stack does.
+// EndsAt implements unwind.Stack. A copy that is not full reaches the end of the stack.
 func (s hitStack) EndsAt(addr uint64) bool {
 	end := s.base + uint64(len(s.bytes))
 	return !s.full && addr <= end && end-addr < endOfStack
 }
 
-// UnwindRegs returns the registers as walks begin with them. Where a function has returned, PC is a return address.
+// UnwindRegs returns the registers to start a walk with. If a function has returned, PC is a return address.
 func (h *ProbeHit) UnwindRegs() unwind.Regs {
 	r := unwind.Regs{PC: h.PC, SP: h.SP(), Exact: !h.Return}
 	h.setMachine(&r)

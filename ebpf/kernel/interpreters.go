@@ -12,10 +12,10 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// ErrInterpreters says that the kernel knows as many interpreters as it can.
+// ErrInterpreters reports that the kernel has no room for another interpreter.
 var ErrInterpreters = fmt.Errorf("more than %d interpreters at a time", profilerLimitsMAX_INTERPRETERS-1)
 
-// interpreters is what the kernel knows of interpreters. Safe for concurrent use.
+// interpreters manages the interpreters that the BPF programs know. It is safe for concurrent use.
 type interpreters struct {
 	byNumber, programs *ebpf.Map
 
@@ -29,12 +29,12 @@ func newInterpreters(o *profilerObjects) *interpreters {
 	return &interpreters{byNumber: o.Interpreters, programs: o.Programs}
 }
 
-// interpreterRest is how long the number of an interpreter is not used again: a sample may be
-// under way that has read it.
+// interpreterRest is how long the number of a removed interpreter is not reused: a BPF program may still take a sample
+// with it.
 const interpreterRest = time.Second
 
-// AddInterpreter makes an interpreter known. number is for unwind.Process until
-// RemoveInterpreter; samples carry id, which is never used again.
+// AddInterpreter stores an interpreter for the BPF programs. number, valid until RemoveInterpreter, is for
+// unwind.Process; samples carry id, which is never reused.
 func (x *interpreters) AddInterpreter(s *runtime.Spec) (number uint16, id uint32, err error) {
 	if err := s.Check(); err != nil {
 		return 0, 0, err
@@ -57,15 +57,15 @@ func (x *interpreters) AddInterpreter(s *runtime.Spec) (number uint16, id uint32
 	return 0, 0, ErrInterpreters
 }
 
-// RemoveInterpreter forgets an interpreter that no process has any more.
+// RemoveInterpreter frees the number of an interpreter that no process uses.
 func (x *interpreters) RemoveInterpreter(number uint16) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.used[number], x.removed[number] = false, time.Now()
 }
 
-// SetProgram says which interpreter processes have whose program is a file, from their first
-// sample on.
+// SetProgram sets the interpreter of all processes that run a program file, from their first sample on. Number 0
+// removes it.
 func (x *interpreters) SetProgram(p unwind.Program, number uint16) error {
 	key := programKey(p)
 	if number == 0 {
@@ -142,7 +142,7 @@ func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {
 	}
 }
 
-// encodeWords sets what words are. Those beyond them are of the same block as the last, and 0.
+// encodeWords encodes the words of a layout. Unused entries have the block of the last word, and a mask of 0.
 func encodeWords(out []profilerBlockWord, words []runtime.Word) {
 	for i := range out {
 		if i < len(words) {

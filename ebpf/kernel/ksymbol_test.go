@@ -10,8 +10,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestKernelSymbolRecords loads BPF programs and compares what perf records of
-// their code with kallsyms.
+// TestKernelSymbolRecords loads BPF programs and compares perf's records of their code with kallsyms.
 func TestKernelSymbolRecords(t *testing.T) {
 	need.Root(t)
 	side, err := OpenSideBand()
@@ -29,7 +28,7 @@ func TestKernelSymbolRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range records {
-			if r.Kind == RecordLost { // for other programs have filled a buffer
+			if r.Kind == RecordLost { // other programs have filled a buffer
 				load(t)
 				if symbols, err = os.ReadFile("/proc/kallsyms"); err != nil {
 					t.Fatal(err)

@@ -22,9 +22,9 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// interpretedBy starts a program, which prints a line when it is deep in its functions, and samples it as one that
-// the interpreter of a Spec runs. It returns the names of the first code objects of a chain, leaf first, of a sample
-// that has them as wanted, or else of the last one. What calls those has no name, or one that is elsewhere.
+// interpretedBy starts a program, which prints a line when it is deep in its functions, and samples it as a program of
+// the interpreter of a Spec. It returns the names of the first code objects of a chain, leaf first: of a sample that
+// has the wanted ones, or else of the last sample. Callers of these functions have no name, or a name elsewhere.
 func interpretedBy(
 	t *testing.T, spec func(*exec.Cmd) []*runtime.Spec, want []string, command ...string,
 ) (got []string) {
@@ -54,7 +54,7 @@ func interpretedBy(
 	named := map[uint64]string{}
 	for _, s := range spec(cmd) {
 		id := interpret(t, p, uint32(cmd.Process.Pid), s)
-		const enough = 200 // samples, of which none has the frames if this is not how they are found
+		const enough = 200 // samples, of which none has the frames if the Spec is wrong
 		samples := 0
 		testkit.Eventually(t, "the program is sampled", func() bool {
 			_, err := p.ReadSamples(time.Now().Add(50*time.Millisecond), func(s *Sample) {
@@ -78,7 +78,7 @@ func interpretedBy(
 	return got
 }
 
-// interpret makes a process one that has an interpreter.
+// interpret gives a process an interpreter.
 func interpret(t *testing.T, p *Profiler, pid uint32, s *runtime.Spec) (id uint32) {
 	t.Helper()
 	number, id, err := p.Tables().AddInterpreter(s)
@@ -101,7 +101,7 @@ func interpret(t *testing.T, p *Profiler, pid uint32, s *runtime.Spec) (id uint3
 	return id
 }
 
-// namesOf returns the texts of the code objects of a chain; known has those of samples before.
+// namesOf returns the texts of the code objects of a chain; known has the texts of earlier samples.
 func namesOf(c *Chain, known map[uint64]string) (names []string) {
 	for _, code := range c.Codes {
 		text, _, _ := bytes.Cut(code.Text[0], []byte{0})
@@ -201,7 +201,7 @@ func lookPath(t *testing.T, name string) string {
 	return path
 }
 
-// currentExecuteData returns where executor_globals has it: what a function returns from.
+// currentExecuteData returns the offset of current_execute_data in executor_globals: the result of a function.
 func currentExecuteData(t *testing.T, program string) int64 {
 	t.Helper()
 	args := []string{"-d", "--no-show-raw-insn", "--disassemble=zend_get_executed_scope", program}
@@ -220,8 +220,8 @@ func currentExecuteData(t *testing.T, program string) int64 {
 	return offset
 }
 
-// TestChainOfRuby finds the methods that a real ruby 3.1 runs: its frames lie in an array, whose
-// first one the thread-local ruby_current_ec leads to.
+// TestChainOfRuby finds the methods that a real ruby 3.1 runs: its frames are in an array, to whose first element the
+// thread-local ruby_current_ec leads.
 func TestChainOfRuby(t *testing.T) {
 	needLanguage(t, "ruby")
 	version, err := exec.Command("ruby", "-e", "print RUBY_VERSION").Output()
@@ -265,8 +265,8 @@ func mappedFile(t *testing.T, pid int, name string) string {
 	return ""
 }
 
-// rubySpec is how ruby 3.1 keeps frames (vm_core.h): control frames of {pc, sp, iseq, self, ep,
-// block, bp, jit_return}, callers behind their callees; *ep has the kind of frame. The outermost is a dummy.
+// rubySpec describes how ruby 3.1 keeps frames (vm_core.h): control frames of {pc, sp, iseq, self, ep, block, bp,
+// jit_return}, callers after their callees; *ep has the kind of frame. The outermost is a dummy.
 func rubySpec(module, variable int64) *runtime.Spec {
 	const (
 		dummy, kind = 0x79990001, 0x7fff0001

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// MaxCopies is of how many threads stacks can be copied when they leave a CPU.
+// MaxCopies is the number of threads whose stacks can be copied when they leave a CPU.
 const MaxCopies = 1 << 9 // MAX_COPIED of bpf/threads.h
 
 // leaving copies the stacks of threads when they leave a CPU.
@@ -16,12 +16,12 @@ type leaving struct {
 	objects leavingObjects
 	hook    link.Link
 	watch   uint32            // number of the last watch
-	rooms   map[uint32]uint32 // by thread
-	free    []uint32          // rooms of nobody. That which was left first is given first
+	rooms   map[uint32]uint32 // by thread ID
+	free    []uint32          // not in use, in the order of their release
 }
 
-// CopyStacks makes room for the stacks of that many threads, at most MaxCopies, which WatchLeaving has copied. Each
-// switch of threads on this host pays a little for that.
+// CopyStacks makes room for the stacks of a number of threads, at most MaxCopies; WatchLeaving has them copied. It
+// slightly slows down every context switch on this host.
 func (t *Threads) CopyStacks(rooms int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *leaving) close() error {
 	return errors.Join(err, l.objects.Close())
 }
 
-// closeLeaving ends what CopyStacks has begun.
+// closeLeaving undoes CopyStacks.
 func (t *Threads) closeLeaving() error {
 	if t.leaving == nil {
 		return nil
@@ -76,9 +76,9 @@ func (t *Threads) closeLeaving() error {
 	return t.leaving.close()
 }
 
-// WatchLeaving has the stacks of threads copied whenever they leave a CPU from now on, until the next ReadMarked has
-// met them or is over. Of more threads than CopyStacks has made room for, some are left out. It is for the goroutine
-// that calls ReadMarked.
+// WatchLeaving has the stacks of threads copied whenever the threads leave a CPU, until the next ReadMarked has met
+// them or has ended. It leaves out threads beyond the room that CopyStacks has made. Only the goroutine that calls
+// ReadMarked may call it.
 func (t *Threads) WatchLeaving(tids []uint32) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +93,7 @@ func (t *Threads) WatchLeaving(tids []uint32) error {
 	return t.setWatch(l.watch)
 }
 
-// setWatch begins a watch, or with 0 ends the one that is under way.
+// setWatch starts a watch, or ends the current one if number is 0.
 func (t *Threads) setWatch(number uint32) error {
 	if err := t.objects.Watches.Put(uint32(0), number); err != nil {
 		return fmt.Errorf("copy stacks of threads: %w", err)
@@ -101,7 +101,7 @@ func (t *Threads) setWatch(number uint32) error {
 	return nil
 }
 
-// give gives rooms to threads, and takes those of others.
+// give assigns rooms to threads, and frees the rooms of all other threads.
 func (l *leaving) give(o *threadsObjects, tids []uint32) error {
 	wanted := map[uint32]bool{}
 	for _, tid := range tids[:min(len(tids), len(l.rooms)+len(l.free))] {
@@ -134,14 +134,15 @@ func (l *leaving) give(o *threadsObjects, tids []uint32) error {
 	return nil
 }
 
-// StackCopy is the copy of the user stack that a thread had when it left a CPU, from the page of its stack pointer on.
+// StackCopy is a copy of the user stack that a thread had when it left a CPU. It starts at the page of the red zone
+// below the stack pointer.
 type StackCopy struct {
 	base  uint64
 	pages uint32
 	bytes []byte
 }
 
-// Page returns the page of memory at an address, nil if the copy has it not.
+// Page returns the page of memory at an address, nil if the copy lacks it.
 func (c *StackCopy) Page(addr uint64) []byte {
 	at := addr - c.base
 	if addr < c.base || at >= uint64(len(c.bytes)) || addr%stackPage != 0 || c.pages>>(at/stackPage)&1 == 0 {
@@ -150,8 +151,8 @@ func (c *StackCopy) Page(addr uint64) []byte {
 	return c.bytes[at:][:stackPage:stackPage]
 }
 
-// CopiedStack returns the stack that a thread of the last ReadMarked had, nil unless its Copied is set. It is there
-// until the next WatchLeaving. What is returned is the caller's.
+// CopiedStack returns the copied stack of a thread of the last ReadMarked, nil unless its Copied is set. It can be read
+// until the next WatchLeaving. The caller owns the result.
 func (t *Threads) CopiedStack(of *Thread) (*StackCopy, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,7 +175,7 @@ func (t *Threads) CopiedStack(of *Thread) (*StackCopy, error) {
 		return nil, fmt.Errorf("read the copied stack of thread %d: %w", of.TID, err)
 	}
 	if before != after || after.Tid != of.TID || after.Started != of.Started || after.Switches != of.Switches {
-		return nil, nil // it is of another moment
+		return nil, nil // the copy is of another moment
 	}
 	return &StackCopy{base: after.From, pages: after.Pages, bytes: bytes}, nil
 }

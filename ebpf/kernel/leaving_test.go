@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// The stack of a thread that is on its CPU for moments only is copied as it is when the thread leaves: another thread's
-// memory is not read for it. Who is not watched any more is not copied.
+// The stack of a thread that is only briefly on its CPU is copied as it is when the thread leaves: it is not read with
+// another thread's memory. The stack of a thread that is no longer watched is not copied.
 func TestCopiedStack(t *testing.T) {
 	threads := openThreads(t)
 	if err := threads.CopyStacks(2); err != nil {
@@ -66,7 +66,7 @@ func TestCopiedStack(t *testing.T) {
 		if stack == nil || copied.Page(page-2*stackPage) != nil || copied.Page(page+1) != nil {
 			t.Fatalf("the stack pointer is 0x%x, the copy from 0x%x on has pages %b", met.Regs.SP, copied.base, copied.pages)
 		}
-		// Where it goes on after the system call is a return address in its caller's frame.
+		// The address where it continues after the system call is a return address in its caller's frame.
 		if at := met.Regs.SP - page; at+8 <= stackPage && binary.LittleEndian.Uint64(stack[at:]) == 0 {
 			t.Errorf("no word at the stack pointer")
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Profiler is the loaded and, after Start, sampling BPF side.
+// Profiler is the loaded BPF side, which samples after Start.
 type Profiler struct {
 	objects profilerObjects
 	tables  *Tables
@@ -26,44 +26,44 @@ type Profiler struct {
 
 	mu        sync.Mutex
 	flags     profilerConfigFlags
-	rings     *sampleRings       // nil: not open
+	rings     *sampleRings       // nil if not open
 	clocks    map[int]*perfEvent // by CPU
 	events    map[kind.Kind]*events
-	snapshots *snapshots      // nil: none are kept
+	snapshots *snapshots      // nil if none are kept
 	accounted map[int]cpuTime // at the last change of the period
 	period    time.Duration
 	due       due    // until the last change of the period
-	throttled uint64 // Counters.Throttled of the last time
-	skipped   uint64 // Counters.Skipped of the last time
+	throttled uint64 // the last Counters.Throttled
+	skipped   uint64 // the last Counters.Skipped
 	runTime   runTime
 }
 
 // Counters are totals since the programs were loaded.
 type Counters struct {
-	Expected  uint64 // samples due: time that CPUs were busy over the period
-	Throttled uint64 // of these, due while the kernel had stopped the clock
-	Skipped   uint64 // of these, due in periods in which the timer did not run
+	Expected  uint64 // samples due: busy time of the CPUs divided by the period
+	Throttled uint64 // part of Expected: due while the kernel had stopped the clock
+	Skipped   uint64 // part of Expected: due in periods in which the timer did not run
 
 	Ticks   uint64 // timer events seen
-	Idle    uint64 // of these, on the idle task; not every idle CPU has any
-	Ignored uint64 // of these, in processes to be ignored
-	Lost    uint64 // of these, dropped because the CPU's ring was full
+	Idle    uint64 // part of Ticks: on the idle task; not every idle CPU has any
+	Ignored uint64 // part of Ticks: in ignored processes
+	Lost    uint64 // part of Ticks: dropped because the CPU's ring was full
 
-	Events     uint64 // samples of kinds that are events, see SetEvents, the ignored ones included
-	EventsLost uint64 // of these, dropped because the CPU's ring was full
+	Events     uint64 // samples of events, see SetEvents, including ignored ones
+	EventsLost uint64 // part of Events: dropped because the CPU's ring was full
 
 	StackCopies    uint64 // samples that carry a copy of their stack, because the walk missed a table
 	StackCopyBytes uint64
-	StacksUncopied uint64 // samples that should, but came too fast one after another
+	StacksUncopied uint64 // samples that need a copy, but came too fast one after another
 
 	Ran time.Duration // how long the programs have run, see CountTime
 
 	Outcomes [unwind.NumOutcomes]uint64
 
-	Chains       [runtime.NumChainEnds]uint64 // of frames that interpreters keep, by how they ended
+	Chains       [runtime.NumChainEnds]uint64 // chains of interpreters' frames, by how they ended
 	ChainFrames  uint64
-	CodesNamed   uint64 // code objects that samples carry the names of, as they are new
-	CodesUnnamed uint64 // that are new, but came too fast one after another
+	CodesNamed   uint64 // new code objects that samples name
+	CodesUnnamed uint64 // new code objects that came too fast one after another
 }
 
 // Options configure a Profiler.
@@ -71,8 +71,7 @@ type Options struct {
 	TableBytes int // limit of the memory for unwind tables, see Tables
 }
 
-// Load loads the programs and maps. It returns a *PermissionError when the
-// process may not.
+// Load loads the programs and maps. It returns a *PermissionError when the process lacks capabilities.
 func Load(o Options) (*Profiler, error) {
 	if err := prepareToLoad(); err != nil {
 		return nil, err
@@ -99,8 +98,8 @@ func Load(o Options) (*Profiler, error) {
 	return p, nil
 }
 
-// prepareToLoad checks that this process may load BPF programs and reads the PIDs that they write, and lets it have
-// maps.
+// prepareToLoad checks that this process may load BPF programs and sees the PIDs that they write, and lifts the limit
+// of its locked memory.
 func prepareToLoad() error {
 	if err := checkPermissions(); err != nil {
 		return err
@@ -115,7 +114,7 @@ func prepareToLoad() error {
 	return nil
 }
 
-// sizeMaps fits the maps to this machine and kernel, and returns the number of CPUs.
+// sizeMaps adapts the maps to the CPUs and the kernel of this machine, and returns the number of CPUs.
 func sizeMaps(spec *ebpf.CollectionSpec) (cpus int, err error) {
 	if cpus, err = ebpf.PossibleCPU(); err != nil {
 		return 0, fmt.Errorf("count CPUs: %w", err)
@@ -133,11 +132,11 @@ func sizeMaps(spec *ebpf.CollectionSpec) (cpus int, err error) {
 
 const preallocOff = 1 // BPF_F_NO_PREALLOC
 
-// maxPreallocated bounds the processes where the map's memory is taken at once.
+// maxPreallocated bounds the processes where the kernel allocates the map's memory at once.
 const maxPreallocated = 16384
 
-// noPreallocAllowed reports whether perf event programs may use hashes without
-// preallocated elements. The same kernel, 6.1, brought the user ring buffer.
+// noPreallocAllowed reports whether perf event programs may use hash maps without preallocated elements, which is so
+// since Linux 6.1. It tests for the user ring buffer, which came with the same kernel.
 func noPreallocAllowed() bool {
 	return features.HaveMapType(ebpf.UserRingbuf) == nil
 }
@@ -160,10 +159,10 @@ func (p *Profiler) open(inner *ebpf.MapSpec, cpus int, o Options) error {
 	return nil
 }
 
-// Tables returns what the unwinder looks things up in.
+// Tables returns the tables that the unwinder uses.
 func (p *Profiler) Tables() *Tables { return p.tables }
 
-// SetKnownOnly says whether only those processes are sampled that SetProcess has made known.
+// SetKnownOnly sets whether only processes that SetProcess has stored are sampled.
 func (p *Profiler) SetKnownOnly(only bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,8 +173,7 @@ func (p *Profiler) SetKnownOnly(only bool) error {
 	return p.configure()
 }
 
-// SetStacks says which parts of the stack samples have, and whether the stack
-// of a walk that missed a table is copied.
+// SetStacks sets which parts of the stack samples have, and whether the stack is copied when its walk misses a table.
 func (p *Profiler) SetStacks(user, kernel, copyMissed bool) error {
 	var flags profilerConfigFlags
 	if user {
@@ -196,7 +194,7 @@ func (p *Profiler) SetStacks(user, kernel, copyMissed bool) error {
 	return p.configure()
 }
 
-// configure hands the flags to the programs. p.mu is held.
+// configure passes the flags to the programs. The caller holds p.mu.
 func (p *Profiler) configure() error {
 	if err := p.objects.Config.Set(uint32(p.flags)); err != nil {
 		return fmt.Errorf("configure BPF programs: %w", err)
@@ -204,9 +202,9 @@ func (p *Profiler) configure() error {
 	return nil
 }
 
-// Start begins to sample every online CPU at the given rate, in samples per
-// second, or changes the rate. CPUs that came online since are added. An error of one
-// CPU leaves none of the others out, so that a second call can undo the first.
+// Start starts sampling every online CPU at the given rate, in samples per second, or changes the rate. It adds CPUs
+// that came online since the last call. After an error on one CPU it continues with the other CPUs, so that a second
+// call can undo the first.
 func (p *Profiler) Start(rate int) error {
 	cpus, err := onlineCPUs()
 	if err != nil {
@@ -235,7 +233,7 @@ func (p *Profiler) startCPU(cpu int) error {
 		return err
 	}
 	p.clocks[cpu] = clock
-	if now, ok := p.cpuTimes()[cpu]; ok { // before it runs, so that what it takes was due
+	if now, ok := p.cpuTimes()[cpu]; ok { // before it runs, so that all samples that it takes were due
 		p.accounted[cpu] = now
 	}
 	if err := clock.attach(p.objects.SampleCpu.FD()); err != nil {
@@ -265,14 +263,13 @@ func (p *Profiler) CloseCPUs(cpus []int) error {
 	return errors.Join(errs...)
 }
 
-// ReadSamples hands every sample that is there or arrives before the deadline to f. One
-// goroutine may call it. flushed says that it ended early, with all samples taken before a
-// call of Flush.
+// ReadSamples hands every sample that is available or arrives before the deadline to f. Only one goroutine may call it.
+// flushed reports that it ended early because of Flush, with all samples that were taken before.
 func (p *Profiler) ReadSamples(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
 	return p.samples.read(deadline, f)
 }
 
-// Flush makes ReadSamples return once it has read what there is now.
+// Flush makes ReadSamples return once it has read the samples that are available now.
 func (p *Profiler) Flush() error { return p.wakeups.flush() }
 
 // Counters reads the totals.
@@ -285,10 +282,9 @@ func (p *Profiler) Counters() (Counters, error) {
 	now := p.due.plus(p.dueSince(p.cpuTimes()))
 	c, err := p.rings.counters(), error(nil)
 	c.Expected = now.samples
-	// The clocks themselves are right, which is how the samples are known that they did not
-	// take. What they took is read last: it may have more samples than were due, which are not
-	// missing, while this thread waits for a CPU in between. Idle times have steps. The kernel
-	// stops clocks of idle CPUs too, where nothing is due.
+	// The clocks count correctly, which reveals the samples that they did not take. The taken samples are read last:
+	// while this thread waits for a CPU in between, more samples may be taken than were due, and none are missing. Idle
+	// times have steps. The kernel also stops the clocks of idle CPUs, where no samples are due.
 	if taken := c.Ticks - c.Idle; now.samples > taken {
 		missing := now.samples - taken
 		p.throttled = max(p.throttled, min(now.throttled, missing))
@@ -304,7 +300,7 @@ func (p *Profiler) Stop() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for _, clock := range p.clocks { // before what was due is added up, so that they take nothing meanwhile
+	for _, clock := range p.clocks { // first, so that they take no samples while the due ones are added up
 		errs = append(errs, clock.disable())
 	}
 	p.accountPeriod()
@@ -319,7 +315,7 @@ func (p *Profiler) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Close stops sampling and unloads everything. Nobody may be reading.
+// Close stops sampling and unloads everything. No goroutine may be reading.
 func (p *Profiler) Close() error {
 	errs := []error{p.Stop(), p.CountTime(false)}
 	if p.wakeups != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-// nop5 is the instruction of x86 that does nothing in five bytes.
+// nop5 is the 5-byte nop instruction of x86.
 var nop5 = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}
 
-// replacesNop5 is the first kernel that makes a probe at such an instruction faster, by a call in its place: 6.18, as
-// KERNEL_VERSION has it.
+// replacesNop5 is the first kernel version that replaces a nop5 at a probe by a faster call: 6.18, encoded as
+// KERNEL_VERSION.
 const replacesNop5 = 6<<16 | 18<<8
 
-// checkNop5 refuses a uprobe that may damage what a function keeps below the stack pointer, in the 128 bytes that the
-// System V ABI gives it: the call that the kernel puts in place of the instruction writes there. Where a function
-// begins it has nothing there yet.
+// checkNop5 refuses a uprobe that may damage data in the red zone of a function, the 128 bytes below the stack pointer
+// that the System V ABI gives it: the call that the kernel puts in place of the instruction writes there. At its entry
+// a function has no data there yet.
 func (e *ProbeEvent) checkNop5() error {
 	if e.Type != "uprobe" || e.Entry || runtime.GOARCH != "amd64" {
 		return nil

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pass goes through all threads of the host, whichever it is to read. From Linux 6.1 on an iterator can be of one
-// thread. To make one takes as long as to pass by some forty threads.
+// passedBy is the number of threads that a pass goes through in the time that it takes to create an iterator over one
+// thread, which exists since Linux 6.1. A pass goes through all threads of the host, even if only one is read.
 const passedBy = 40
 
-// oneThread opens an iterator of one thread.
+// oneThread opens an iterator over one thread.
 func (t *Threads) oneThread(tid uint32) (io.ReadCloser, error) {
 	info := struct{ tid, pid, pidFD uint32 }{tid: tid} // union bpf_iter_link_info of linux/bpf.h
 	linked := struct {
@@ -38,7 +38,7 @@ func (t *Threads) oneThread(tid uint32) (io.ReadCloser, error) {
 	return os.NewFile(uintptr(file), "bpf_iter"), nil
 }
 
-// bpfCall makes the system call of that name.
+// bpfCall makes the system call bpf.
 func bpfCall(command int, attribute unsafe.Pointer, size uintptr) (int, error) {
 	fd, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(command), uintptr(attribute), size)
 	if errno != 0 {
@@ -47,7 +47,7 @@ func bpfCall(command int, attribute unsafe.Pointer, size uintptr) (int, error) {
 	return int(fd), nil
 }
 
-// readsSingle reports whether oneThread opens what it says. Kernels before 6.1 take no notice of the thread.
+// readsSingle reports whether oneThread reads only the given thread. Kernels before 6.1 ignore its ID.
 func (t *Threads) readsSingle() (bool, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -57,7 +57,7 @@ func (t *Threads) readsSingle() (bool, error) {
 	self, found := uint32(unix.Gettid()), 0
 	err := t.readFile(func() (io.ReadCloser, error) { return t.oneThread(self) }, func(of *Thread) {
 		if found++; of.TID != self {
-			found++ // a thread of that ID in another namespace, or all threads
+			found++ // a thread with this ID in another namespace, or all threads
 		}
 	})
 	return err == nil && found == 1, nil

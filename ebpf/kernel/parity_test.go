@@ -113,7 +113,7 @@ func (r chainMaker) layout() (l runtime.Layout) {
 	return l
 }
 
-// spec is one that the kernel takes.
+// spec returns a Spec that the kernel accepts.
 func (r chainMaker) spec() *runtime.Spec {
 	c := &runtime.Chain{Start: r.steps(r.IntN(3)), Frame: r.layout()}
 	first := runtime.Step{Op: runtime.ThreadPointer, Offset: int64(r.IntN(4) * 8)}
@@ -195,7 +195,7 @@ func TestChainParity(t *testing.T) {
 	}
 }
 
-// walkInGo is what testdata/chain.c does.
+// walkInGo does the same as testdata/chain.c.
 func walkInGo(c *runtime.Chain, m *chainCase) (out chainResult) {
 	end := chain.Walk(c, m.thread(), m, func(words []uint64, cookie uint64) {
 		to := &out.Words[out.Frames%chainFrames]

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// perfEvent is an event of one CPU, for all tasks.
+// perfEvent is a perf event of one CPU, for all tasks.
 type perfEvent struct {
 	fd  int
 	cpu int
@@ -40,7 +40,7 @@ func clockAttr(period time.Duration) *unix.PerfEventAttr {
 	}
 }
 
-// attach runs a BPF program at every sample. By ioctl: perf links need 5.15.
+// attach runs a BPF program at every sample. It uses an ioctl, since perf links need Linux 5.15.
 func (e *perfEvent) attach(program int) error {
 	if err := e.setProgram(program); err != nil {
 		return err
@@ -78,8 +78,8 @@ func (e *perfEvent) setPeriod(period uint64) error {
 	return nil
 }
 
-// times returns what a clock has counted and for how long it was to count. The kernel stops
-// a clock for the rest of a tick that takes too many samples: it counts nothing meanwhile.
+// times returns the time that a clock has counted, and the time that it should have counted. The kernel stops a clock
+// that takes too many samples in a tick until the tick ends; a stopped clock does not count.
 func (e *perfEvent) times() (counted, running time.Duration, err error) {
 	var b [24]byte // value, time enabled, time running
 	n, err := unix.Read(e.fd, b[:])

@@ -18,7 +18,7 @@ type perfRing struct {
 	data  []byte
 	meta  *unix.PerfEventMmapPage
 	buf   []byte // of a record that wraps around
-	last  uint64 // time of the last record that was of interest, 0 if none was
+	last  uint64 // time of the last record that was parsed, 0 if none was
 }
 
 func newPerfRing(event *perfEvent, pages int) (*perfRing, error) {
@@ -31,17 +31,17 @@ func newPerfRing(event *perfEvent, pages int) (*perfRing, error) {
 		meta: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))}, nil
 }
 
-// filled returns the bytes that are there to be read.
+// filled returns the number of bytes that can be read.
 func (r *perfRing) filled() uint64 {
-	tail := atomic.LoadUint64(&r.meta.Data_tail) // first, for it follows the head
+	tail := atomic.LoadUint64(&r.meta.Data_tail) // loaded before the head, which it never passes
 	return atomic.LoadUint64(&r.meta.Data_head) - tail
 }
 
 // recordHeader is struct perf_event_header.
 const recordHeader = 8
 
-// read hands every record that is there to f: its type, its misc flags and the
-// bytes after the header, valid for the call.
+// read calls f for every available record, with its type, its misc flags and the bytes after the header, which are
+// valid during the call.
 func (r *perfRing) read(f func(kind uint32, misc uint16, body []byte)) error {
 	head := atomic.LoadUint64(&r.meta.Data_head)
 	tail := r.meta.Data_tail

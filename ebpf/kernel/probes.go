@@ -18,44 +18,44 @@ import (
 // ProbeEvent is a place where Probes takes samples.
 type ProbeEvent struct {
 	Type   string // uprobe, kprobe, tracepoint or software
-	Return bool   // of uprobe and kprobe: when the function returns
-	Path   string // of uprobe: the file
-	Offset uint64 // of uprobe in the file, of kprobe in the function
-	Entry  bool   // of uprobe: a function begins there
-	// Leaves says, of uprobe, that the instruction there ends the function, with the return address on top of the stack.
+	Return bool   // for uprobe and kprobe: when the function returns
+	Path   string // for uprobe: the file
+	Offset uint64 // for uprobe in the file, for kprobe in the function
+	Entry  bool   // for uprobe: a function starts there
+	// Leaves says that the instruction at a uprobe ends its function, with the return address on top of the stack.
 	Leaves bool
-	// Semaphore is, of a USDT probe, where in the file the number is that says whether somebody looks; 0: nowhere.
+	// Semaphore is the place in the file of the counter by which a USDT probe is enabled; 0 if it has none.
 	Semaphore uint64
-	Group     string // of tracepoint
-	Name      string // of tracepoint and kprobe: the function
-	Config    uint64 // of software: PERF_COUNT_SW_
-	Period    uint64 // after how many hits of a CPU one is sampled; 0: 1
+	Group     string // for tracepoint
+	Name      string // for tracepoint and kprobe: the function
+	Config    uint64 // for software: PERF_COUNT_SW_
+	Period    uint64 // sample every Period-th hit of a CPU; 0 means 1
 }
 
-// ProbeHit is what a probe has seen: the user part of the task's registers and stack at that instant, and the kernel's
-// part of the stack. It is valid until the next one.
+// ProbeHit is a sample of a probe: the user registers and the user stack of the task at that instant, and the kernel
+// stack. It is valid until the next hit.
 type ProbeHit struct {
 	PerfSnapshot
 	Probe  int    // as Add returned it
-	Hits   uint64 // that it stands for
-	Return bool   // PC is where a function has returned to, or is about to
-	Leaves bool   // Walk begins with the frame of the function that is about to return, which the registers do not have
+	Hits   uint64 // number of hits that it stands for
+	Return bool   // PC is the address to which a function has returned, or is about to return
+	Leaves bool   // Walk starts with the frame of the function that is about to return, which the registers do not have
 	Kernel []uint64
-	// Walk is the user stack as BPF has walked it, with the frames of the process's language runtime; nil if it has not,
-	// because there is no such runtime that it knows, the probe has a Period, or is a software event.
+	// Walk is the user stack as BPF walked it, with the frames of the process's language runtime. It is nil if BPF did
+	// not walk: it knows no runtime of the process, the probe has a Period, or the probe is a software event.
 	Walk *Sample
 }
 
 const (
-	// probeStack is how much of a user stack comes with a hit.
+	// probeStack is the number of bytes of user stack in a hit.
 	probeStack = 16 << 10
 	// probePages is the size of a CPU's buffer of hits, in pages of memory.
 	probePages = 1024
 )
 
-// Probes take samples where code of programs or of the kernel comes by: the kernel writes the registers and a part of
-// the stack to a buffer. In processes with a language runtime a BPF program walks the stack. Its methods may be called
-// concurrently, but for Close.
+// Probes takes samples where programs or the kernel hit a probe: the kernel writes the registers and a part of the
+// stack to a buffer. In processes with a language runtime a BPF program walks the stack. All methods except Close may
+// be called concurrently.
 type Probes struct {
 	epoll   int
 	ready   *waiter
@@ -64,14 +64,14 @@ type Probes struct {
 	mu     sync.Mutex
 	rings  map[int]*perfRing // by CPU
 	events map[int][]*perfEvent
-	byID   map[uint64]hitOf // by the kernel's numbers of events
+	byID   map[uint64]hitOf // by the kernel's IDs of events
 	last   int
 	lost   uint64
 	hit    ProbeHit
 	walks  *walks
 }
 
-// hitOf is what an event is of.
+// hitOf describes the hits of an event.
 type hitOf struct {
 	probe    int
 	returned bool
@@ -120,7 +120,7 @@ func (p *Probes) open(of *Profiler) error {
 	return nil
 }
 
-// addRing opens an event of a CPU that never happens, whose buffer is that of all others.
+// addRing opens an event of a CPU that never occurs. All other events of the CPU write to its buffer.
 func (p *Probes) addRing(cpu int) error {
 	attr := probeAttr()
 	attr.Type, attr.Config, attr.Sample = unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_DUMMY, 0
@@ -139,7 +139,7 @@ func (p *Probes) addRing(cpu int) error {
 	return unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, event.fd, &ready)
 }
 
-// probeAttr describes what is written of each hit: without PERF_SAMPLE_PERIOD, with which the kernel samples every one.
+// probeAttr describes the record of a hit. It lacks PERF_SAMPLE_PERIOD, with which the kernel would sample every hit.
 func probeAttr() unix.PerfEventAttr {
 	return unix.PerfEventAttr{
 		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
@@ -151,7 +151,7 @@ func probeAttr() unix.PerfEventAttr {
 	}
 }
 
-// Add begins to sample a probe at all its places, and returns its number. Nothing is left of one that fails.
+// Add starts sampling a probe at all its places, and returns its number. If it fails, it leaves no events.
 func (p *Probes) Add(places []ProbeEvent) (probe int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,8 +188,8 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 			return fmt.Errorf("write hits to the buffer of CPU %d: %w", cpu, err)
 		}
 	}
-	// With a period most walks would be of hits that are not sampled. Of software events the kernel notes the time before
-	// programs run, or after, as its version has it.
+	// With a period most walks would be of hits that are not sampled. For software events, it depends on the kernel
+	// version whether the kernel takes the time before or after it runs programs.
 	if attr.Sample == 1 && place.Type != "software" {
 		if err := p.walkAt(place, opened[len(opened)-1]); err != nil {
 			return err
@@ -203,20 +203,20 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 	return nil
 }
 
-// walkAt has BPF walk stacks at a place. The program of one event runs for the hits of all CPUs, that of the last event
-// at a function before the others note them.
+// walkAt has BPF walk stacks at a place. The program of one event runs for the hits of all CPUs. At a function, the
+// program of the last event runs before the other events record their hits.
 func (p *Probes) walkAt(place *ProbeEvent, last *perfEvent) error {
 	if place.Type != "tracepoint" {
 		return last.setProgram(p.objects.HitProbe.FD())
 	}
 	err := last.setProgram(p.objects.HitTracepoint.FD())
-	if errors.Is(err, unix.EEXIST) { // another probe is there, and one walk is for both
+	if errors.Is(err, unix.EEXIST) { // another probe has the program, and one walk serves both
 		return nil
 	}
 	return err
 }
 
-// id returns the kernel's number of an event.
+// id returns the kernel's ID of an event.
 func (e *perfEvent) id() (id uint64, err error) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_ID,
 		uintptr(unsafe.Pointer(&id))); errno != 0 {
@@ -225,7 +225,7 @@ func (e *perfEvent) id() (id uint64, err error) {
 	return id, nil
 }
 
-// Remove ends a probe. What it has seen until now can still be read, but not whose it is: read before.
+// Remove ends a probe. Read drops hits of the probe that were not read before.
 func (p *Probes) Remove(probe int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,11 +264,11 @@ func (p *Probes) Wait(deadline time.Time) error {
 	return err
 }
 
-// Stop has Wait return for good.
+// Stop ends the present and every later Wait.
 func (p *Probes) Stop() error { return p.ready.stop() }
 
-// Read hands every hit that is there to use, CPU by CPU, and returns how many were lost since OpenProbes because a
-// buffer was full. use may not call p.
+// Read hands every available hit to use, CPU by CPU, and returns how many were lost since OpenProbes because a buffer
+// was full. use must not call p.
 func (p *Probes) Read(use func(*ProbeHit)) (lost uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,7 +297,7 @@ func (p *Probes) readRings(use func(*ProbeHit)) error {
 }
 
 // parse reads: u64 id; u32 pid, tid; u64 time; u32 cpu, 0; u64 frames, and as many words; the user part. It reports
-// whether it is of a probe that is still there.
+// whether the record is a hit of a probe that still exists.
 func (p *Probes) parse(b []byte) bool {
 	const fixed = 40
 	if len(b) < fixed {
@@ -327,10 +327,10 @@ func (p *Probes) parse(b []byte) bool {
 	return true
 }
 
-// contextMarks and above are no addresses: PERF_CONTEXT_MAX.
+// contextMarks is the lowest value that is a mark and not an address: PERF_CONTEXT_MAX.
 const contextMarks = 1<<64 - 4095
 
-// Close ends all probes. Nobody may be in Wait.
+// Close ends all probes. No goroutine may be in Wait.
 func (p *Probes) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -347,13 +347,13 @@ func (p *Probes) Close() error {
 	return errors.Join(append(errs, p.objects.Close(), p.ready.close())...)
 }
 
-// Argument returns the n-th argument of a function where it begins, n from 1 to 6, by the C calling convention.
+// Argument returns the n-th argument at the entry of a function, n from 1 to 6, by the C calling convention.
 func (s *PerfSnapshot) Argument(n int) uint64 { return s.Regs[argumentRegisters[n-1]] }
 
-// Returned returns what a function that has just returned gives back.
+// Returned returns the result of a function that has just returned.
 func (s *PerfSnapshot) Returned() uint64 { return s.Regs[0] }
 
-// describe sets what the event is. The attributes point to the text that it returns.
+// describe sets the attributes of the event. They point to the text that it returns.
 func (e *ProbeEvent) describe(attr *unix.PerfEventAttr) (name []byte, err error) {
 	switch e.Type {
 	case "software":
@@ -387,7 +387,7 @@ func (e *ProbeEvent) describe(attr *unix.PerfEventAttr) (name []byte, err error)
 	return name, nil
 }
 
-// explain says what an error of the kernel means for who wrote the link.
+// explain adds to an error of the kernel its meaning for the author of the probe.
 func (e *ProbeEvent) explain(err error) error {
 	switch {
 	case e.Type == "uprobe" && errors.Is(err, unix.EINVAL):

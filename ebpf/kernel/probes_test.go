@@ -19,7 +19,7 @@ import (
 //go:noinline
 func probed(n int) int { return n + 1 }
 
-// probedOffset returns the address of probed, and where that is in the test's file.
+// probedOffset returns the address of probed, and its offset in the test's file.
 func probedOffset(t testing.TB) (addr, offset uint64) {
 	t.Helper()
 	addr = uint64(reflect.ValueOf(probed).Pointer())
@@ -37,7 +37,7 @@ func probedOffset(t testing.TB) (addr, offset uint64) {
 }
 
 // TestProbes: each call of a function is a hit of a uprobe, with the registers and the stack of that instant; software
-// events and tracepoints are seen too.
+// events and tracepoints are also seen.
 func TestProbes(t *testing.T) {
 	need.Root(t)
 	self, err := os.Executable()
@@ -86,7 +86,7 @@ func TestProbes(t *testing.T) {
 			t.Fatalf("%+v: %v", event, err)
 		}
 		// A storm elsewhere on the host may fill the buffer. A program that ends wakes this one, and not from an idle
-		// task: Linux 6.18 samples none of those of CPUs but the first.
+		// task: Linux 6.18 samples idle tasks on the first CPU only.
 		testkit.Eventually(t, fmt.Sprintf("%+v is seen", event), func() bool {
 			if err := program(t).Run(); err != nil {
 				t.Fatal(err)

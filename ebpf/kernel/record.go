@@ -33,10 +33,10 @@ type Record struct {
 	Mapping procfs.Mapping // RecordMap
 	Symbol  KernelSymbol   // RecordKernelSymbol
 	Since   uint64         // RecordLost: time of the last record before, 0 if none is known
-	Count   uint64         // RecordLost: records; 0: not known yet, the buffer is full
+	Count   uint64         // RecordLost: number of records; 0 if not known yet, because the buffer is full
 }
 
-// KernelSymbol is code that the kernel made while it runs.
+// KernelSymbol is code that the kernel generated at run time.
 type KernelSymbol struct {
 	Name    string
 	Address uint64
@@ -45,8 +45,8 @@ type KernelSymbol struct {
 	Removed bool
 }
 
-// parseRecord appends what a perf record says, if it is of interest: threads'
-// births, ends and names are not. Texts that are known are not allocated again.
+// parseRecord appends the Record of a perf record, unless it is of no interest, such as the birth, end or name of a
+// thread. It does not allocate known texts again.
 func parseRecord(out []Record, known texts, kind uint32, misc uint16, b []byte) []Record {
 	const trailer = 8 // sample_id: the time
 	if len(b) < trailer {
@@ -144,14 +144,13 @@ func (r *Record) parseKernelSymbol(b []byte) bool {
 
 func cString(b []byte) string { return texts(nil).cString(b) }
 
-// texts are names and paths of records before: most new programs have those of others. nil
-// remembers none.
+// texts interns names and paths: most new programs repeat those in earlier records. A nil map interns none.
 type texts map[string]string
 
-// maxTexts bounds them: a path has up to 4,096 bytes.
+// maxTexts bounds the number of texts: a path has up to 4,096 bytes.
 const maxTexts = 256
 
-// cString returns the text before the first byte of 0. It allocates none that is known.
+// cString returns the text before the first zero byte. It does not allocate a known text.
 func (t texts) cString(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

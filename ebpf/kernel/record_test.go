@@ -39,7 +39,7 @@ func (b body) text(s string, size int) body {
 	return append(b, append([]byte(s), make([]byte, size-len(s))...)...)
 }
 
-// Layouts are those of perf_event_open(2), "MMAP layout".
+// Layouts are from perf_event_open(2), "MMAP layout".
 func TestParseRecord(t *testing.T) {
 	const exec, read = unix.PROT_EXEC | unix.PROT_READ, unix.PROT_READ
 	mapped := procfs.Mapping{Start: 0x1000, End: 0x3000, Offset: 0x4000, Path: "/lib/x.so"}
@@ -109,8 +109,7 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// program is one to start: ls or, where there is none, this one, which then does
-// nothing.
+// program is a program to start: ls or, where there is none, this program, which then does no work.
 func program(t *testing.T) *exec.Cmd {
 	t.Helper()
 	if path, err := exec.LookPath("ls"); err == nil {
@@ -123,8 +122,7 @@ func program(t *testing.T) *exec.Cmd {
 	return exec.Command(self, "-test.run=^$")
 }
 
-// TestSideBand starts a program and expects its life in the records, with
-// libc's device and inode as stat(2) has them.
+// TestSideBand starts a program and expects its life in the records, with libc's device and inode as in stat(2).
 func TestSideBand(t *testing.T) {
 	load(t) // for its skip without privileges
 	s, err := OpenSideBand()
@@ -154,7 +152,7 @@ func TestSideBand(t *testing.T) {
 			t.Fatal(err)
 		}
 		if slices.ContainsFunc(records, func(r Record) bool { return r.Kind == RecordLost }) {
-			begin() // for other programs have filled a buffer
+			begin() // other programs have filled a buffer
 			return false
 		}
 		for _, r := range records {
@@ -190,7 +188,7 @@ func TestSideBand(t *testing.T) {
 	}
 }
 
-// TestSideBandWait: what does not fill a buffer wakes nobody, what does wakes who waits.
+// TestSideBandWait: records that do not fill a buffer cause no wakeup, records that do wake the waiter.
 func TestSideBandWait(t *testing.T) {
 	load(t) // for its skip without privileges
 	s, err := OpenSideBand()

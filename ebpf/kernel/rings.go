@@ -43,11 +43,11 @@ func (r *sampleRings) close() error {
 	return nil
 }
 
-// errRing is what must not be in a ring.
+// errRing reports invalid data in a ring.
 var errRing = errors.New("a ring of samples is damaged")
 
-// drain hands the samples of a CPU's ring to use, as bytes that are valid until it
-// returns, and lets BPF use their place again.
+// drain hands the samples of a CPU's ring to use, as bytes that are valid until use returns, and then releases their
+// space to BPF.
 func drain(ring *profilerSampleRing, use func(sample []byte) error) error {
 	head := atomic.LoadUint64(&ring.Head)
 	if head >= ringWords {
@@ -73,7 +73,7 @@ func drain(ring *profilerSampleRing, use func(sample []byte) error) error {
 	return nil
 }
 
-// sampleAt returns the words of the sample that begins at a word.
+// sampleAt returns the words of the sample that starts at a word of the ring.
 func sampleAt(ring *profilerSampleRing, at uint64) ([]uint64, error) {
 	if at >= ringWords {
 		return nil, fmt.Errorf("%w: a sample at %d", errRing, at)
@@ -95,7 +95,7 @@ func (r *sampleRings) taken(cpu int) uint64 {
 	return atomic.LoadUint64(&n.Ticks) - atomic.LoadUint64(&n.Idle)
 }
 
-// counters adds up what the CPUs have counted.
+// counters returns the sums of the CPUs' counters.
 func (r *sampleRings) counters() (c Counters) {
 	load := func(n *uint64) uint64 { return atomic.LoadUint64(n) }
 	for _, ring := range r.byCPU {

@@ -38,7 +38,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainDamaged: whatever a ring holds, reading it ends.
+// TestDrainDamaged: reading ends, whatever a ring holds.
 func TestDrainDamaged(t *testing.T) {
 	for name, damage := range map[string]func(*profilerSampleRing){
 		"head": func(r *profilerSampleRing) { r.Head = ringWords },

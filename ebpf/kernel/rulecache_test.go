@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestRuleCache changes the rows of code that runs, and the mappings: walks go by the new ones at once.
+// TestRuleCache changes the rows of running code, and the mappings: walks use the new ones at once.
 func TestRuleCache(t *testing.T) {
 	p := load(t)
 	self := uint32(os.Getpid())

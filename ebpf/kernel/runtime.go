@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runTime has the kernel count how long BPF programs run, which costs each run of any of this host some tens of
-// nanoseconds. Kernels before 5.8 cannot be asked to, and others need CAP_SYS_ADMIN.
+// runTime has the kernel measure the run time of BPF programs, which costs each run of any BPF program on this host
+// some tens of nanoseconds. It needs Linux 5.8 and CAP_SYS_ADMIN.
 type runTime struct {
-	counting io.Closer     // nil: it does not count
-	counted  time.Duration // until it was read the last time
+	counting io.Closer     // nil if the kernel does not measure
+	counted  time.Duration // run time at the last read
 }
 
 func (r *runTime) set(on bool) error {
@@ -40,15 +40,15 @@ func (r *runTime) close() error {
 	return err
 }
 
-// CountTime has the kernel count how long the programs run, or no longer.
+// CountTime starts or stops the measurement of the programs' run time.
 func (p *Profiler) CountTime(on bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.runTime.set(on)
 }
 
-// ran returns how long the programs have run while that was counted. A program that calls another one is charged for
-// both.
+// ran returns how long the programs have run while CountTime was on. The time of a program includes the programs that
+// it calls.
 func (p *Profiler) ran() (sum time.Duration, err error) {
 	if p.runTime.counting == nil {
 		return p.runTime.counted, nil

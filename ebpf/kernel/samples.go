@@ -19,50 +19,49 @@ import (
 // read.
 type Sample struct {
 	Kind       kind.Kind
-	Value      uint64 // what it stands for, in the unit of the first value of its kind; 0: the period of its kind
+	Value      uint64 // weight, in the unit of the first value of its kind; 0 means the period of its kind
 	Time       uint64 // CLOCK_MONOTONIC, ns
 	PID, TID   uint32
 	CPU        uint32
 	Outcome    unwind.Outcome
 	InUser     bool   // the CPU was in user mode
-	Generation uint32 // of the mappings that the walk saw, 0: none
-	Exec       uint32 // the kernel's number of the program that ran, see unwind.Process; 0: not known
+	Generation uint32 // of the mappings that the walk saw, 0 if none
+	Exec       uint32 // the kernel's number of the program that ran, see unwind.Process; 0 if not known
 	Comm       string // of the thread
 
 	Kernel []uint64 // addresses, leaf first
 	User   []Frame  // leaf first
 
-	// Where the walk stopped, to go on from there; with FromLeaf where it began, for
-	// it met a rule that needs more registers than it keeps. Stack is a copy of the
-	// user stack around and above Regs.SP; it is there only when the walk missed
-	// a table or met such a rule.
+	// Regs are the registers where the walk stopped, for user space to continue from. With FromLeaf they are the
+	// leaf's, because the walk met a rule that needs more registers than it keeps. Stack is a copy of the user stack
+	// around and above Regs.SP; it exists only when the walk missed a table or met such a rule.
 	Regs     unwind.Regs
 	FromLeaf bool
-	// Precaution says, with FromLeaf, that the walk needs nothing more if it did not go by old mappings.
+	// Precaution says, with FromLeaf, that the walk is complete unless it used old mappings.
 	Precaution bool
 	Stack      Stack
-	Finish     Finish   // set by who finishes it
-	Walked     int      // frames of User that are as the kernel walked them; set by who finishes it
-	FPs        []uint64 // frame pointers of the others, each at the number of its frame; set by who finishes it
+	Finish     Finish   // set by the code that finishes the stack
+	Walked     int      // number of frames of User that the kernel walked; set with Finish
+	FPs        []uint64 // frame pointers of the other frames, each at the index of its frame; set with Finish
 
 	Chain Chain // of the thread's interpreter
 
-	buffer []byte // of a copy: for that of a stack
+	buffer []byte // memory for a copied stack
 }
 
-// Finish says who has walked the last part of a user stack.
+// Finish says which code walked the last part of a user stack.
 type Finish uint8
 
 // The finishes.
 const (
-	InKernel   Finish = iota // nobody: the kernel walked it as far as it goes
-	ByRows                   // user space, by the rows that the kernel lacked
-	ByAnalysis               // user space, in part by what code does that a program has made
+	InKernel   Finish = iota // the kernel walked it as far as it could
+	ByRows                   // user space, by rows that the kernel lacked
+	ByAnalysis               // user space, in part by analysis of code that a program generated
 	ByCFI                    // user space from the leaf, by complete call frame information
 )
 
-// CopyFrom makes s a copy of from that stays valid. It reuses the memory that s has
-// for frames and for a copy of a stack.
+// CopyFrom makes s a copy of from that stays valid. It reuses the memory that s has for frames and for a copy of a
+// stack.
 func (s *Sample) CopyFrom(from *Sample) {
 	frames, user, fps, more, chain := s.Kernel[:0], s.User[:0], s.FPs[:0], s.Stack.more[:0], s.Chain
 	buffer := slices.Grow(s.buffer[:0], from.Stack.Len())
@@ -84,22 +83,22 @@ func (s *Sample) keep(part stackPart) stackPart {
 	return part
 }
 
-// Buffer returns the bytes of memory that s keeps for a copy of a stack.
+// Buffer returns the size of the memory that s keeps for a copy of a stack, in bytes.
 func (s *Sample) Buffer() int { return cap(s.buffer) }
 
-// DropStack gives up the copy of the stack, and the memory for one.
+// DropStack frees the copy of the stack and its memory.
 func (s *Sample) DropStack() { s.Stack, s.buffer = Stack{}, nil }
 
 // Frame is a user frame.
 type Frame struct {
 	Vaddr uint64        // an ELF virtual address of the executable; with Exe 0 an address in the process
-	Exe   unwind.ExeID  // 0: it is in no file
-	Code  unwind.CodeID // in code that a language runtime has made; set by who completes the stack
+	Exe   unwind.ExeID  // 0 if the code is in no file
+	Code  unwind.CodeID // for code that a language runtime generated; set when the stack is completed
 	Flags FrameFlags
 }
 
-// Lookup returns the address that says in which function the frame is: of the call, if
-// Vaddr is where it returns to.
+// Lookup returns the address that determines the function of the frame: an address in the call, if Vaddr is a return
+// address.
 func (f Frame) Lookup() uint64 {
 	if f.Flags&ReturnAddress != 0 && f.Vaddr > 0 {
 		return f.Vaddr - 1
@@ -107,42 +106,42 @@ func (f Frame) Lookup() uint64 {
 	return f.Vaddr
 }
 
-// FrameFlags say what a frame's address is and how it was found.
+// FrameFlags describe a frame's address and how it was found.
 type FrameFlags uint8
 
 // Frame flags, see enum frame_flags in bpf/abi.h.
 const (
 	ReturnAddress FrameFlags = FrameFlags(profilerFrameFlagsFRAME_RETURN_ADDRESS)
 	FramePointer  FrameFlags = FrameFlags(profilerFrameFlagsFRAME_POINTER)
-	// Interpreted is a function that an interpreter runs: Exe stands for the functions of that,
-	// Code is its number, and Vaddr says where in the function.
+	// Interpreted is a function that an interpreter runs: Exe stands for the interpreter's functions, Code is the
+	// number of the function, and Vaddr is a position in it.
 	Interpreted FrameFlags = 1 << 6
-	// Made is code in no file, at address Vaddr of the process: of an interpreter whose functions
-	// cannot be named. Exe stands for them, and Code is the number of a text.
+	// Made is code in no file, at address Vaddr of the process, of an interpreter whose functions cannot be named. Exe
+	// stands for these functions, and Code is the number of a text.
 	Made FrameFlags = 1 << 5
 )
 
-// sampleReader reads the CPUs' rings when a while has passed, or when BPF wakes it.
+// sampleReader reads the CPUs' rings after a while, or when BPF wakes it.
 type sampleReader struct {
 	wakeups *wakeups
 	rings   *sampleRings
 	sample  Sample
 	comms   map[string]string
 
-	part      bool               // sample is not one itself: it has more of the stack of the one before
-	continued bool               // a part follows
-	waiting   map[uint32]*Sample // by CPU: samples whose parts are not all there
-	spare     *Sample            // for the next one that waits
+	part      bool               // sample is a part: it holds more of the stack of the CPU's previous sample
+	continued bool               // another part follows
+	waiting   map[uint32]*Sample // by CPU: samples whose parts are not all read
+	spare     *Sample            // reused for the next waiting sample
 }
 
 func newSampleReader(wakeups *wakeups, rings *sampleRings) *sampleReader {
 	return &sampleReader{wakeups: wakeups, rings: rings, comms: map[string]string{}, waiting: map[uint32]*Sample{}}
 }
 
-// read hands every sample that is there or arrives before the deadline, or
-// before a flush, to f. Samples of one CPU are in order of time.
+// read hands every sample that is available, or arrives before the deadline or a flush, to f. Samples of one CPU are in
+// order of time.
 func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
-	defer func() { // what has not come by now was lost
+	defer func() { // parts that have not arrived by now are lost
 		for cpu := range r.waiting {
 			r.complete(cpu, f)
 		}
@@ -162,7 +161,7 @@ func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, 
 	}
 }
 
-// drain hands over what the rings hold.
+// drain hands the samples in the rings to f.
 func (r *sampleReader) drain(f func(*Sample)) error {
 	for cpu, ring := range r.rings.byCPU {
 		err := drain(ring, func(b []byte) error {
@@ -179,8 +178,7 @@ func (r *sampleReader) drain(f func(*Sample)) error {
 	return nil
 }
 
-// join hands the record that was decoded to f, unless it is a part of another, or
-// parts of it are to come.
+// join hands the decoded record to f, unless it is a part of an earlier sample, or parts of it follow.
 func (r *sampleReader) join(f func(*Sample)) {
 	s := &r.sample
 	waiting := r.waiting[s.CPU]
@@ -195,7 +193,7 @@ func (r *sampleReader) join(f func(*Sample)) {
 		r.complete(s.CPU, f)
 	}
 	switch {
-	case r.part: // of a sample that was lost
+	case r.part: // a part of a lost sample
 	case r.continued:
 		if waiting, r.spare = r.spare, nil; waiting == nil {
 			waiting = &Sample{}
@@ -242,7 +240,7 @@ func (r *sampleReader) decode(b []byte) error {
 
 	out := &r.sample
 	out.Kind, out.Value = kind.Kind(u32(unsafe.Offsetof(s.Kind))), 0
-	if out.Kind != kind.CPU { // whose period is known better: it may change while samples are under way
+	if out.Kind != kind.CPU { // user space knows the CPU period better: it may change while samples are under way
 		out.Value = uint64(u32(unsafe.Offsetof(s.Period)))
 	}
 	out.Time = u64(unsafe.Offsetof(s.Time))
@@ -284,8 +282,8 @@ func (r *sampleReader) decode(b []byte) error {
 	return out.Stack.check()
 }
 
-// readFrames reads a number of kernel frames, then one of user frames, from body, which has
-// them, and returns what follows.
+// readFrames reads the kernel frames, then the user frames, from body, which is long enough, and returns the rest of
+// body.
 func (s *Sample) readFrames(body []byte, kernel, user int) []byte {
 	le := binary.LittleEndian
 	s.Kernel = s.Kernel[:0]
@@ -303,8 +301,7 @@ func (s *Sample) readFrames(body []byte, kernel, user int) []byte {
 	return body[16*user:]
 }
 
-// comm returns the name in a NUL-terminated buffer. Names repeat, so they are
-// interned, within reason.
+// comm returns the name in a NUL-terminated buffer. It interns names, up to a limit, since they repeat.
 func (r *sampleReader) comm(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

@@ -17,25 +17,24 @@ import (
 // sideBandPages is the size of a CPU's side-band buffer, in pages of memory.
 const sideBandPages = 32
 
-// The kernel wakes who waits each time that another half of a buffer has been written,
-// whatever was read meanwhile. If less than a quarter is there, it can wait for the
-// next time: most of what programs do while they start and end nobody asks for, and it
-// is read with the rest.
+// The kernel wakes the reader each time that another half of a buffer has been written, regardless of reads. If less
+// than a quarter is filled then, the reader waits for the next wakeup: most records of programs that start and end are
+// not urgent.
 const (
 	wakeShare = 2
 	waitShare = 4
 )
 
-// SideBand reads what perf records besides samples: processes' new mappings, program
-// starts, forks and exits, and code that the kernel makes while it runs, of every
-// CPU. One goroutine may wait while others read, one at a time.
+// SideBand reads the perf records besides samples, of every CPU: new mappings of processes, program starts, forks and
+// exits, and code that the kernel generates at run time. One goroutine may wait while other goroutines read, one at a
+// time.
 type SideBand struct {
 	epoll int     // of the rings' events
-	ready *waiter // for epoll; nobody asks it which events there are
+	ready *waiter // waits for epoll, but does not read its events
 	mu    sync.Mutex
 	rings []*perfRing
-	batch []Record // what was read; after a Read those that came too late for it
-	taken int      // of these, what the last Read returned
+	batch []Record // records of the last Read, then records that came too late for it
+	taken int      // number of records in batch that the last Read returned
 	texts texts    // of the records read so far
 
 	checked uint64 // time when AddCPUs was called last
@@ -109,8 +108,8 @@ func (s *SideBand) watch(fd int) error {
 // perfBitKSymbol asks for PERF_RECORD_KSYMBOL (attr.ksymbol, 5.1).
 const perfBitKSymbol = 1 << 29
 
-// add opens the events of a CPU. Mappings come with device and inode, not with a build
-// ID (attr.build_id): that does not say which file it is.
+// add opens the event of a CPU. Mapping records have device and inode, not the build ID (attr.build_id), which does not
+// identify the file.
 func (s *SideBand) add(cpu int) error {
 	attr := unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
@@ -137,8 +136,8 @@ func (s *SideBand) add(cpu int) error {
 	return s.watch(event.fd)
 }
 
-// Wait returns when so much has come that it should be read before some is lost, or
-// ErrClosed after Stop.
+// Wait returns when enough records have arrived that they should be read before some are lost, or ErrClosed after
+// Stop.
 func (s *SideBand) Wait() error {
 	_, err := s.ready.wait(time.Time{}, func() bool {
 		s.mu.Lock()
@@ -152,16 +151,17 @@ func (s *SideBand) Wait() error {
 	return nil
 }
 
-// maxRecord is about the size of the largest record, in bytes: one with a path. A buffer with
-// less room than that has lost records, or may have.
+// maxRecord is about the size of the largest record, in bytes: one with a path. A buffer with less room may have lost
+// records.
 const maxRecord = unix.PathMax + 256
 
-// Read returns what has been recorded until a time, CLOCK_MONOTONIC in ns, in order of time, without waiting. The slice
-// is valid until the next call. The kernel reports lost records when it has room for the next one, so a buffer that is
-// full is said to have lost some right away.
+// Read returns the records until a time, CLOCK_MONOTONIC in ns, in order of time, without waiting. The slice is valid
+// until the next call. The kernel reports lost records when it has room for the next one, so Read reports a loss for a
+// full buffer right away.
 //
-// Buffers are read one after the other: a process that goes over to another CPU meanwhile may have its last record in
-// one that was read before, and the next one in one that was not yet. So records of after the beginning wait.
+// Buffers are read one after the other. A process that migrates to another CPU during the read may write its last
+// record to a buffer that was already read, and the next one to a buffer that was not. So records that are newer than
+// the start of the read wait for the next call.
 func (s *SideBand) Read() (records []Record, until uint64, err error) {
 	s.batch = slices.Delete(s.batch, 0, s.taken)
 	s.taken, until = 0, clock.Monotonic()
@@ -195,7 +195,7 @@ func (s *SideBand) Read() (records []Record, until uint64, err error) {
 // before Close.
 func (s *SideBand) Stop() error { return s.ready.stop() }
 
-// Close releases everything. Nobody may be waiting or reading.
+// Close releases everything. No goroutine may be waiting or reading.
 func (s *SideBand) Close() {
 	for _, r := range s.rings {
 		r.close()

@@ -12,8 +12,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// A buffer that is full reports lost records at once, and the kernel how many they are
-// when it has room again.
+// A full buffer reports lost records at once; the kernel reports their number when the buffer has room again.
 func TestLostRecords(t *testing.T) {
 	need.Root(t)
 	s, err := OpenSideBand()
@@ -45,7 +44,7 @@ func TestLostRecords(t *testing.T) {
 		}
 		return full
 	})
-	mapCode(t, 100) // whose records are lost
+	mapCode(t, 100) // these records are lost
 	lost := read()
 	full := 0
 	now := clock.Monotonic()
@@ -70,7 +69,7 @@ func TestLostRecords(t *testing.T) {
 	}
 }
 
-// mapCode maps and unmaps executable memory so often on each CPU: each time makes a record.
+// mapCode maps and unmaps executable memory that many times on each CPU: each time makes a record.
 func mapCode(t *testing.T, times int) {
 	t.Helper()
 	cpus, err := onlineCPUs()

@@ -8,29 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PerfSnapshot is the user part of a task at the instant of a sample, as perf itself
-// recorded it: what a walk in the kernel started from, for checking it. Slices
-// are valid until the next read.
+// PerfSnapshot is the user part of a task at the instant of a sample, as perf itself recorded it: the state from which
+// the kernel's walk started, for checking the walk. Slices are valid until the next read.
 type PerfSnapshot struct {
-	Time     uint64 // CLOCK_MONOTONIC, ns: a few microseconds before that of the sample
+	Time     uint64 // CLOCK_MONOTONIC, ns: a few microseconds before the time of the sample
 	CPU      uint32
 	PID, TID uint32
 
-	// Regs are the general registers by DWARF number, the stack pointer among them.
-	// InUser is false when there are none: of a kernel thread, or a 32-bit task.
+	// Regs are the general registers by DWARF number, including the stack pointer. InUser is false when there are none,
+	// as for a kernel thread or a 32-bit task.
 	InUser bool
 	PC     uint64
 	Regs   [generalRegs]uint64
 	Stack  []byte // from the stack pointer upwards; ends where memory could not be read
-	Full   bool   // the stack may go on: perf makes no longer copies
+	Full   bool   // the stack may be longer: perf makes no longer copies
 }
 
 const (
-	// snapshotStack is how much of a stack is asked for: the most that fits the kernel's
-	// u16, a multiple of 8. The kernel cuts it to what fits a record.
+	// snapshotStack is the requested size of a stack: the largest multiple of 8 that fits the kernel's u16. The kernel
+	// cuts it to the size that fits a record.
 	snapshotStack = 65528
-	// snapshotPages is the size of a CPU's buffer of snapshots, in pages of memory: half a
-	// second and more of them at a usual rate.
+	// snapshotPages is the size of a CPU's buffer of snapshots, in pages of memory: room for half a second or more at a
+	// usual rate.
 	snapshotPages = 1024
 )
 
@@ -41,16 +40,16 @@ type snapshots struct {
 	last  PerfSnapshot
 }
 
-// KeepSnapshots makes every sample of a task come with a PerfSnapshot, at the price of some
-// 64 KiB of copying each. Call it before SetStacks and Start.
+// KeepSnapshots makes every sample of a task come with a PerfSnapshot, at the cost of copying some 64 KiB for each.
+// Call it before SetStacks and Start.
 func (p *Profiler) KeepSnapshots() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.snapshots = &snapshots{rings: map[int]*perfRing{}}
 }
 
-// ReadSnapshots hands every snapshot that is there to f, CPU by CPU and in order of
-// time on each, and returns how many were lost so far because a buffer was full.
+// ReadSnapshots hands every available snapshot to f, CPU by CPU and in order of time on each, and returns how many were
+// lost so far because a buffer was full.
 func (p *Profiler) ReadSnapshots(f func(*PerfSnapshot)) (lost uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,8 +109,8 @@ func (p *Profiler) closeClock(clock *perfEvent) error {
 	return clock.close()
 }
 
-// parse reads: u32 pid, tid; u64 time; u64 abi, regs[] unless abi is 0; u64
-// size, then unless that is 0 the bytes and u64 how many of them are good.
+// parse reads: u32 pid, tid; u64 time; u64 abi, regs[] unless abi is 0; u64 size, then unless size is 0 the bytes and
+// u64 number of valid bytes.
 func (s *PerfSnapshot) parse(b []byte) bool {
 	const fixed = 8 + 8 + 8
 	if len(b) < fixed {

@@ -16,7 +16,7 @@ const (
 // enum perf_event_x86_regs: AX, BX, CX, DX, SI, DI, BP, SP, IP, R8 to R15.
 var regNumbers = [...]uint8{0, 3, 2, 1, 4, 5, 6, 7, pcNumber, 8, 9, 10, 11, 12, 13, 14, 15}
 
-// userRegsMask are their bits. Flags and segments lie between IP and R8.
+// userRegsMask has a bit for each register of regNumbers. Flags and segments are between IP and R8.
 const userRegsMask = 0x1ff | 0xff<<16
 
 // SP returns the stack pointer.
@@ -31,14 +31,14 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 	copy(r.General[:], s.Regs[:])
 }
 
-// goThread returns what leads to the goroutine of a thread of Go.
+// goThread returns the register that leads to the goroutine of a Go thread.
 func (r *threadsThread) goThread() uint64 { return r.ThreadPointer }
 
 // setRegs sets the registers from a struct registers of bpf/unwinder.h.
 func (s *PerfSnapshot) setRegs(general [generalRegs]uint64, _, _, _ uint64) { s.Regs = general }
 
-// leaveFunction changes the registers from those at an instruction that ends a function to those that its caller then
-// has. It reports whether the stack has the return address.
+// leaveFunction changes the registers at an instruction that ends a function to the registers that its caller then has.
+// It reports whether the stack has the return address.
 func (s *PerfSnapshot) leaveFunction() bool {
 	if len(s.Stack) < 8 {
 		return false

@@ -15,7 +15,7 @@ var regNumbers = [...]uint8{
 	31, pcNumber,
 }
 
-// userRegsMask are their bits.
+// userRegsMask has a bit for each register of regNumbers.
 const userRegsMask = 1<<33 - 1
 
 // SP returns the stack pointer.
@@ -29,16 +29,16 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 	r.FP, r.LR, r.LRKnown = s.Regs[29], s.Regs[30], true
 }
 
-// goThread returns what leads to the goroutine of a thread of Go.
+// goThread returns the register that leads to the goroutine of a Go thread.
 func (r *threadsThread) goThread() uint64 { return r.Regs.X28 }
 
-// setRegs sets the registers from a struct registers of bpf/unwinder.h, whose general ones are empty here.
+// setRegs sets the registers from a struct registers of bpf/unwinder.h, whose general registers are empty here.
 func (s *PerfSnapshot) setRegs(_ [16]uint64, sp, fp, lr uint64) {
 	s.Regs[29], s.Regs[30], s.Regs[31] = fp, lr, sp
 }
 
-// leaveFunction changes the registers from those at an instruction that ends a function to those that its caller then
-// has. The return address may be signed, in the bits above those of addresses.
+// leaveFunction changes the registers at an instruction that ends a function to the registers that its caller then has.
+// The return address may be signed, in the bits above an address.
 func (s *PerfSnapshot) leaveFunction() bool {
 	const addressBits = 1<<48 - 1
 	s.PC = s.Regs[30] & addressBits

@@ -9,8 +9,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestSnapshots takes samples of this process with snapshots, and finds that each
-// sample has one that begins at the same instruction.
+// TestSnapshots takes samples of this process with snapshots, and finds that each sample has a snapshot that starts at
+// the same instruction.
 func TestSnapshots(t *testing.T) {
 	p := load(t)
 	p.KeepSnapshots()
@@ -30,8 +30,8 @@ func TestSnapshots(t *testing.T) {
 	}
 	samples, snapshots := map[key][]uint64{}, map[key][]PerfSnapshot{}
 	n, lostBefore := 0, uint64(0)
-	// Where this process has no CPU for a while, a buffer overflows, which is counted. Samples and snapshots that belong
-	// together are then looked for from the beginning.
+	// If this process has no CPU for a while, a buffer overflows, which is counted. The search for matching samples and
+	// snapshots then starts again.
 	testkit.Eventually(t, "20 samples of this process are read and nothing is lost meanwhile", func() bool {
 		_, err := p.ReadSamples(time.Now().Add(100*time.Millisecond), func(s *Sample) {
 			if s.PID == uint32(os.Getpid()) && len(s.User) > 0 {
@@ -81,8 +81,7 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// FuzzParseSnapshot: no record makes the parser panic, or claim a stack longer than
-// the record.
+// FuzzParseSnapshot: no record makes the parser panic, or return a stack longer than the record.
 func FuzzParseSnapshot(f *testing.F) {
 	whole := binary.NativeEndian.AppendUint64(make([]byte, 16), 2) // abi
 	whole = append(whole, make([]byte, 8*len(regNumbers))...)

@@ -12,21 +12,21 @@ const (
 	// stackPage is the unit in which stacks are copied.
 	stackPage  = uint64(profilerLimitsSTACK_PAGE)
 	stackPages = int(profilerLimitsSTACK_PAGES) // of a part
-	// A page of a packed part begins with a bit for each pair of words that it has.
+	// A page of a packed part starts with a bit for each pair of words, set if the pair follows.
 	pairBytes    = 8 * uint64(profilerLimitsPAIR_WORDS)
 	pairBitBytes = 8 * int(profilerLimitsPAIR_BITS_WORDS)
 )
 
-// Stack is a copy of pieces of a user stack, or of two where one goes on in another; or the
-// memory of a process, see StackIn. It is an unwind.Stack.
+// Stack is a copy of pieces of a user stack, or of two stacks if one continues on the other; or the memory of a
+// process, see StackIn. It is an unwind.Stack.
 type Stack struct {
 	stackPart
 	more       []stackPart
-	lastFrames uint64       // where the region begins in which a frame can be the outermost one; 0: not known
+	lastFrames uint64       // start of the region in which a frame can be the outermost one; 0 if not known
 	memory     unwind.Stack // instead of a copy
 }
 
-// StackIn is a stack that is read of memory, which must not change until it is walked.
+// StackIn returns a stack that is read from memory, which must not change until the stack is walked.
 func StackIn(m unwind.Stack) Stack { return Stack{memory: m} }
 
 // Exists reports whether there is a stack to read.
@@ -35,13 +35,12 @@ func (s Stack) Exists() bool { return s.memory != nil || s.Len() > 0 }
 // stackPart is a copy of a piece of a stack, with holes where pages could not be read.
 type stackPart struct {
 	bytes  []byte
-	base   uint64 // address of bytes[0], the begin of a page
+	base   uint64 // address of bytes[0], the start of a page
 	pages  uint32 // a bit for each page that was read
-	packed bool   // bytes are of those pages alone, see bpf/pack.h
+	packed bool   // bytes has only the pages that were read, packed, see bpf/pack.h
 }
 
-// Len returns the number of bytes that a copy takes, holes included but for those
-// of packed parts.
+// Len returns the number of bytes that a copy takes, including holes except in packed parts.
 func (s Stack) Len() int {
 	n := len(s.bytes)
 	for _, p := range s.more {
@@ -71,7 +70,7 @@ func (s Stack) EndsAt(addr uint64) bool {
 	if s.memory != nil {
 		return s.memory.EndsAt(addr)
 	}
-	const region = stackPage // what a thread has between its descriptor and its frames, at most
+	const region = stackPage // largest distance between a thread's descriptor and its frames
 	return s.lastFrames != 0 && addr >= s.lastFrames && addr-s.lastFrames <= region
 }
 
@@ -131,7 +130,7 @@ func (s stackPart) packedWord(at uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(word[at%pairBytes:]), true
 }
 
-// packedPage returns the size of the packed page that b begins with.
+// packedPage returns the size of the packed page at the start of b.
 func packedPage(b []byte) (size int, ok bool) {
 	if len(b) < pairBitBytes {
 		return 0, false
@@ -143,7 +142,7 @@ func packedPage(b []byte) (size int, ok bool) {
 	return size, size <= len(b)
 }
 
-// check returns what is wrong with a part as BPF wrote it.
+// check returns an error if a part that BPF wrote is malformed.
 func (s stackPart) check() error {
 	if s.pages>>stackPages != 0 {
 		return fmt.Errorf("a part of a stack has pages %#x, want %d at most", s.pages, stackPages)

@@ -58,8 +58,8 @@ func buildPack(t *testing.T) string {
 	return program
 }
 
-// TestPackedStack packs pages as BPF does, from blank ones to those without a
-// zero, and reads them: what was there is as it was, and what was not is not.
+// TestPackedStack packs pages as BPF does, from blank pages to pages without a zero, and reads them: present words have
+// their values, and absent ones are absent.
 func TestPackedStack(t *testing.T) {
 	program := buildPack(t)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -14,8 +14,8 @@ import (
 // store is named here so that Tables does not export it as a field.
 type store = tablestore.Store
 
-// Tables is what the unwinder in the kernel looks things up in: table memory, and
-// which mappings there a process has. Safe for concurrent use.
+// Tables is the data that the unwinder in the kernel uses: table memory, and the mappings of processes in it. It is
+// safe for concurrent use.
 type Tables struct {
 	*store
 	*interpreters
@@ -25,10 +25,10 @@ type Tables struct {
 	mappings map[uint32]tablestore.Mappings // by PID
 }
 
-// newTables returns tables of at most bytes bytes, in slabs that are made by inner.
+// newTables returns tables of at most bytes bytes, in slabs that inner describes.
 func newTables(o *profilerObjects, inner *ebpf.MapSpec, bytes int) (*Tables, error) {
 	changes := uint32(1)          // as in bpf/maps.h
-	changed := func(short bool) { // that the variable can be set was seen below
+	changed := func(short bool) { // Set has succeeded below, so errors are ignored
 		changes = max(1, changes+1)
 		if short {
 			o.RowChanges.Set(uint32(0))
@@ -57,9 +57,8 @@ func newTables(o *profilerObjects, inner *ebpf.MapSpec, bytes int) (*Tables, err
 	}, nil
 }
 
-// SetProcess makes the mappings of a process known, sorted by start and not
-// overlapping, and drops those it had. Samples taken from now on carry
-// p.Generation.
+// SetProcess stores the mappings of a process, sorted by start and not overlapping, in place of its earlier ones.
+// Samples that are taken after the call carry p.Generation.
 func (t *Tables) SetProcess(pid uint32, p unwind.Process) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestTexts: texts of records are as they are in the record, those that were there before
-// allocate nothing, and no more than maxTexts are kept.
+// TestTexts: texts are as in the record, known texts are not allocated again, and at most maxTexts are kept.
 func TestTexts(t *testing.T) {
 	known := texts{}
 	for i := range 3 * maxTexts {

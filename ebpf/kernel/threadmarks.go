@@ -8,16 +8,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Mark is where a thread was found to be: passes that find it there still add up for how long, and need not say so.
+// Mark is the place where a thread was found. Passes that find the thread there again add to Stayed, and need not
+// report it.
 type Mark struct {
 	TID    uint32
-	Stayed time.Duration // the sum of ReadMarked's intervals that it was there for
+	Stayed time.Duration // the sum of ReadMarked's intervals in which it was there
 	Seen   bool          // the last ReadMarked has seen it there, and has not handed it over
 }
 
-// ReadMarked makes a pass over the threads of all programs of this host, but for those that are marked as unwanted.
-// Those that are where Check has found them, in the state that they were last handed over with, are credited with
-// the interval by their Mark, and counted. It hands the others to use, which may mark threads.
+// ReadMarked makes a pass over the threads of all programs of this host, except threads of unwanted processes. If a
+// thread is still where Check found it, in the state in which it was last handed over, ReadMarked adds the interval to
+// its Mark and counts the thread. It hands all other threads to use, which may mark threads.
 func (t *Threads) ReadMarked(interval time.Duration, use func(*Thread)) (stayed int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +46,7 @@ func (t *Threads) ReadMarked(interval time.Duration, use func(*Thread)) (stayed 
 	return int(n), nil
 }
 
-// marksBuffer has what is read of all marks at once.
+// marksBuffer holds a batch of marks.
 type marksBuffer struct {
 	tids  []uint32
 	marks []threadsThreadMark
@@ -76,9 +77,9 @@ func (t *Threads) ReadMarks(use func(Mark)) error {
 	}
 }
 
-// Check makes a pass that hands threads to use as they are now: those that were next in the call before, without
-// registers and stacks, and next, with them. It marks next, which are then where use gets them. There may be marks of
-// 16,384 threads, and some more for a while.
+// Check makes a pass that hands threads to use as they are now: the threads that were next in the previous call,
+// without registers and stacks, and the threads in next, with registers and stacks. It marks the threads in next at the
+// place where use gets them. There may be marks of 16,384 threads, and briefly of some more.
 func (t *Threads) Check(next []*Thread, use func(*Thread)) error {
 	t.checks = max(1, t.checks+1) % (1<<32 - 2)
 	tids := t.checked
@@ -107,7 +108,7 @@ func (t *Threads) MarkUnwanted(pid uint32) error {
 	return nil
 }
 
-// Unmark forgets where a thread is.
+// Unmark removes the mark of a thread.
 func (t *Threads) Unmark(tid uint32) error {
 	if err := t.objects.Marks.Delete(tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("unmark thread %d: %w", tid, err)
@@ -115,7 +116,7 @@ func (t *Threads) Unmark(tid uint32) error {
 	return nil
 }
 
-// WantAll makes no process unwanted. It, MarkUnwanted, Check and ReadMarked are for one goroutine.
+// WantAll makes all processes wanted. Only one goroutine may call WantAll, MarkUnwanted, Check and ReadMarked.
 func (t *Threads) WantAll() error {
 	t.unwanted = (t.unwanted + 1) % (1<<32 - 2)
 	return t.objects.Unwanted.Set(t.unwanted + 1)

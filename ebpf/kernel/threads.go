@@ -15,7 +15,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// ThreadState is what a thread does.
+// ThreadState is the state of a thread.
 type ThreadState uint8
 
 // The states of a thread.
@@ -26,12 +26,12 @@ const (
 	Uninterruptible                    // waits, and signals do not wake it: mostly for a disk
 	Stopped                            // by a signal
 	Traced                             // stopped by a debugger
-	Frozen                             // with its cgroup, or while the host goes to sleep
-	Idle                               // a thread of the kernel that has nothing to do
+	Frozen                             // with its cgroup, or while the host suspends
+	Idle                               // an idle thread of the kernel
 	Ended                              // it has ended, but is still listed
 )
 
-// String returns the state as people call it.
+// String returns the usual name of the state.
 func (s ThreadState) String() string {
 	switch s {
 	case Running:
@@ -56,7 +56,7 @@ func (s ThreadState) String() string {
 	return "unknown"
 }
 
-// ParseThreadState returns the state that String calls so.
+// ParseThreadState returns the state with a name that String returns.
 func ParseThreadState(name string) (ThreadState, bool) {
 	for s := Running; s <= Ended; s++ {
 		if s.String() == name {
@@ -79,7 +79,7 @@ const (
 	taskDead            = 0x80
 	taskNoLoad          = 0x400  // with taskUninterruptible: idle
 	taskRTLockWait      = 0x1000 // for a lock of the kernel, with PREEMPT_RT
-	taskFrozen          = 0x8000 // since Linux 6.1; set in the program for a frozen cgroup of version 2, too
+	taskFrozen          = 0x8000 // since Linux 6.1; the BPF program also sets it for a frozen cgroup of version 2
 )
 
 func threadState(state, exit uint32, onCPU bool) ThreadState {
@@ -92,11 +92,11 @@ func threadState(state, exit uint32, onCPU bool) ThreadState {
 		return Traced
 	case state&taskStopped != 0:
 		return Stopped
-	case state&taskFrozen != 0: // which the kernel notes of stopped and traced threads of a cgroup of version 2, too
+	case state&taskFrozen != 0: // the kernel also sets it for stopped and traced threads of such a cgroup
 		return Frozen
 	case state&taskParked != 0, state&taskUninterruptible != 0 && state&taskNoLoad != 0:
 		return Idle
-	case state&(taskUninterruptible|taskRTLockWait) != 0: // as /proc says of the latter
+	case state&(taskUninterruptible|taskRTLockWait) != 0: // /proc shows taskRTLockWait in the same way
 		return Uninterruptible
 	case state&taskInterruptible != 0:
 		return Sleeping
@@ -107,7 +107,7 @@ func threadState(state, exit uint32, onCPU bool) ThreadState {
 // NoCall is the Call of a thread that is in no system call.
 const NoCall = -1
 
-// Thread is a thread at one moment of a pass. Kernel is valid until the function that it was handed to returns.
+// Thread is a thread at one moment of a pass. Kernel is valid until the function that gets the Thread returns.
 type Thread struct {
 	PID, TID uint32
 	Comm     string // its name
@@ -116,50 +116,50 @@ type Thread struct {
 
 	State ThreadState
 	CPU   uint32 // where it runs, or has run last
-	// Switches is how often it has left a CPU. A thread that is not Running has, as long as this stays the same and it
-	// is not Running, the registers and stacks that it has now.
+	// Switches is how often it has left a CPU. While a thread is not Running and its Switches stays the same, its
+	// registers and stacks do not change.
 	Switches uint64
-	// Off is for how long it has been on no CPU, to within a tick of the kernel's timer (1 to 10 ms); negative: not known.
+	// Off is how long it has been off CPU, to within a tick of the kernel's timer (1 to 10 ms); negative if not known.
 	Off  time.Duration
 	Call int64 // number of the system call that it is in, or NoCall
 
-	// Queued is for how long the thread was queued for a CPU, in all its life until it was on one last; negative: this
-	// kernel does not count that.
+	// Queued is how long the thread was queued for a CPU in all its life, until it last got one; negative if this
+	// kernel does not count it.
 	Queued time.Duration
 
 	// Unmoved says that the thread is where its mark has it, in another state than when it was last read. Then Kernel,
-	// Outcome and all below are not read.
+	// Outcome and all fields below are not read.
 	Unmoved bool
-	// Stayed is that of the mark of its ID, see Mark. 0 if there is none.
+	// Stayed is the Stayed of the mark with its ID, see Mark; 0 if there is none.
 	Stayed time.Duration
-	// Copied says that the stack of the thread was copied when it left its CPU, and that all that is here is of that
-	// time, see CopiedStack.
+	// Copied says that the stack of the thread was copied when it left its CPU, and that all fields are of that time,
+	// see CopiedStack.
 	Copied bool
-	// Displaced says that it is Runnable only because who reads this runs on its CPU.
+	// Displaced says that it is Runnable only because the thread that makes the pass runs on its CPU.
 	Displaced bool
 
 	Kernel []uint64 // addresses, leaf first; none of a Running thread
 
-	// Outcome is Unset, or says why there are no registers. Regs are those with which the thread has entered the kernel:
-	// old if it is Running.
+	// Outcome is Unset, or says why there are no registers. Regs are the registers with which the thread entered the
+	// kernel; they are old if it is Running.
 	Outcome       unwind.Outcome
 	Regs          unwind.Regs
 	ThreadPointer uint64
-	StartStack    uint64 // where the kernel began the stack of the program's first thread
+	StartStack    uint64 // address at which the kernel started the stack of the program's first thread
 
 	// Returns are the return addresses on the thread's stack that return probes, of any tool, have replaced by
-	// Trampoline. They are the caller's.
+	// Trampoline. The caller owns them.
 	Returns    []ReplacedReturn
 	Trampoline uint64
 }
 
 // ReplacedReturn is a return address that a return probe has replaced.
 type ReplacedReturn struct {
-	Place   uint64 // where it was, an address of the stack
-	Address uint64 // the true one
+	Place   uint64 // its address on the stack
+	Address uint64 // the true return address
 }
 
-// RestoreReturns puts the true return addresses into a copy of the stack's memory at an address.
+// RestoreReturns puts the true return addresses into memory, which is a copy of the stack at an address.
 func (t *Thread) RestoreReturns(memory []byte, at uint64) {
 	for _, r := range t.Returns {
 		place := r.Place - at
@@ -176,7 +176,7 @@ func (t *Thread) RestoreReturns(memory []byte, at uint64) {
 	}
 }
 
-// Threads looks at the threads of this host without stopping any. Safe for concurrent use.
+// Threads reads the threads of this host without stopping them. It is safe for concurrent use.
 type Threads struct {
 	mu      sync.Mutex
 	objects threadsObjects
@@ -184,20 +184,20 @@ type Threads struct {
 	buffer  []byte
 	record  threadsThread
 
-	wakers  *wakers  // nil: nobody wants to know them
-	leaving *leaving // nil: no stacks are copied
+	wakers  *wakers  // nil if they are not watched
+	leaving *leaving // nil if no stacks are copied
 
-	unwanted uint32   // what unwanted processes are marked with
-	checks   uint32   // how many there were
-	checked  []uint32 // TIDs that were next in the last one
-	passes   uint32   // of ReadMarked
-	listed   int      // threads that the last of those has gone through
+	unwanted uint32   // number of calls of WantAll
+	checks   uint32   // number of the last Check
+	checked  []uint32 // TIDs that were next in the last Check
+	passes   uint32   // number of the last ReadMarked
+	listed   int      // threads that the last ReadMarked went through
 	marks    marksBuffer
 	single   bool // threads can be read one by one, see oneThread
 }
 
-// OpenThreads loads the program that looks at threads. It returns a *PermissionError when the process lacks
-// capabilities. Close it after use.
+// OpenThreads loads the program that reads threads. It returns a *PermissionError when the process lacks capabilities.
+// Close the Threads after use.
 func OpenThreads() (*Threads, error) {
 	if err := prepareToLoad(); err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func OpenThreads() (*Threads, error) {
 	return t, nil
 }
 
-// threadsBuffer is more than the kernel has ready at once: eight pages of memory.
+// threadsBuffer is larger than the largest read of the kernel, eight pages of memory.
 const threadsBuffer = 64 << 10
 
 func (t *Threads) open() error {
@@ -239,13 +239,13 @@ func (t *Threads) Close() error {
 	return errors.Join(err, t.objects.Close())
 }
 
-// Read hands the threads of a process to use, or with a tid that one alone, or with neither all threads of this host.
-// No thread is not an error.
+// Read hands the threads of a process to use, or with a tid only that thread, or with neither all threads of this host.
+// It returns no error if there are none.
 func (t *Threads) Read(pid, tid uint32, use func(*Thread)) error {
 	return t.read(filter{pid: pid, tid: tid}, use)
 }
 
-// filter says which threads are read; see the variables of bpf/threads.bpf.c.
+// filter selects the threads to read; see the variables of bpf/threads.bpf.c.
 type filter struct{ pid, tid, pass, check uint32 }
 
 // read makes a pass. use may mark threads.
@@ -262,7 +262,7 @@ func (t *Threads) readLocked(f filter, use func(*Thread)) error {
 	return t.readFile(t.pass.Open, use)
 }
 
-// set says which threads are read.
+// set passes the filter to the program.
 func (t *Threads) set(f filter) error {
 	err := errors.Join(t.objects.OnlyPid.Set(f.pid), t.objects.OnlyTid.Set(f.tid), t.objects.Pass.Set(f.pass),
 		t.objects.OnlyCheck.Set(f.check))
@@ -295,7 +295,7 @@ func (t *Threads) readFile(open func() (io.ReadCloser, error), use func(*Thread)
 	}
 }
 
-// decodeAll hands the records of b to use, and returns the part of one that b ends with.
+// decodeAll hands the records of b to use, and returns the incomplete record at the end of b.
 func (t *Threads) decodeAll(b []byte, use func(*Thread)) (rest []byte, err error) {
 	const head = int(unsafe.Offsetof(t.record.Kernel))
 	for len(b) >= head {
@@ -320,7 +320,7 @@ func (t *Threads) decodeAll(b []byte, use func(*Thread)) (rest []byte, err error
 	return b, nil
 }
 
-// thread returns what a record says.
+// thread returns the Thread of a record.
 func (r *threadsThread) thread() Thread {
 	flags := threadsThreadFlags(r.Flags)
 	t := Thread{

@@ -39,8 +39,8 @@ func readThreads(t testing.TB, threads *Threads, pid, tid uint32) map[uint32]Thr
 	return found
 }
 
-// A thread that sleeps is found with the registers of its system call, its kernel stack and for how long it sleeps,
-// and none of that changes until it runs again.
+// A sleeping thread is found with the registers of its system call, its kernel stack and the time that it has slept,
+// and these do not change until it runs again.
 func TestThreadsOfASleeper(t *testing.T) {
 	threads := openThreads(t)
 	tids := make(chan uint32, 1)
@@ -72,7 +72,8 @@ func TestThreadsOfASleeper(t *testing.T) {
 	}
 }
 
-// Threads that run are said to; those of the kernel have no user part; and all threads of the host are found.
+// Running threads are reported as running, threads of the kernel have no user part, and all threads of the host are
+// found.
 func TestThreadsOfAllKinds(t *testing.T) {
 	threads := openThreads(t)
 	stop := make(chan struct{})
@@ -148,8 +149,8 @@ func TestDecodeThreads(t *testing.T) {
 	}
 }
 
-// Threads are handed over in the check that they are next in, with registers, and in the one after it, without: by a
-// pass, and one by one, which takes Linux 6.1.
+// Threads are handed over with registers in the check where they are next, and without in the check after it: by a
+// pass, and one by one, which needs Linux 6.1.
 func TestCheck(t *testing.T) {
 	threads := openThreads(t)
 	reader, writer := pipe(t)
@@ -201,8 +202,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A thread that is where its mark has it is handed over once more, and then counted and credited by the kernel's part,
-// until it moves. Processes that are marked as unwanted are left out.
+// A thread that is where its mark has it is handed over once more. Then the kernel's part counts and credits it until
+// it moves. Threads of unwanted processes are left out.
 func TestReadMarked(t *testing.T) {
 	threads := openThreads(t)
 	reader, writer := pipe(t)

@@ -62,7 +62,7 @@ func tracepointIn(group, name string, read func() (uint64, error)) (uint64, erro
 	return n, err
 }
 
-// mountTracefs mounts it where nobody else sees it, and returns its root. Kernels before 5.2 cannot.
+// mountTracefs mounts tracefs where no other process sees it, and returns its root. It needs Linux 5.2.
 func mountTracefs() (fd int, err error) {
 	system, err := unix.Fsopen("tracefs", unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
@@ -78,7 +78,7 @@ func mountTracefs() (fd int, err error) {
 	return unix.Fsmount(system, unix.FSMOUNT_CLOEXEC, 0)
 }
 
-// numberAt reads a number from a file in a folder that is open.
+// numberAt reads a number from a file in an open folder.
 func numberAt(folder int, name string) (uint64, error) {
 	fd, err := unix.Openat(folder, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -2,13 +2,12 @@ package kernel
 
 import "testing"
 
-// mostVerified is how many instructions the verifier may look at: half of what it
-// allows a program since Linux 5.2, BPF_COMPLEXITY_LIMIT_INSNS.
+// mostVerified is how many instructions the verifier may process: half of the limit for a program since Linux 5.2,
+// BPF_COMPLEXITY_LIMIT_INSNS.
 const mostVerified = 1_000_000 / 2
 
-// TestVerifierCost shows how many instructions this kernel's verifier has looked at, and
-// demands that many more would still be accepted. The workflow "verifier cost"
-// compares the figure before and after a change.
+// TestVerifierCost shows how many instructions this kernel's verifier has processed, and demands that as many again
+// would still be accepted. The workflow "verifier cost" compares the figure before and after a change.
 func TestVerifierCost(t *testing.T) {
 	info, err := load(t).objects.SampleCpu.Info()
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiter waits for a file descriptor to become readable through the runtime's
-// poller. A goroutine that waits in a system call of its own, as epoll_wait, keeps
-// the runtime's monitor awake for up to 10 ms each time, at about a millisecond of
-// CPU time. One goroutine may wait; the other methods may be called at any time.
+// waiter waits for a file descriptor to become readable through the runtime's poller. A goroutine that waits in its own
+// system call, such as epoll_wait, keeps the runtime's monitor awake for up to 10 ms each time, at about a millisecond
+// of CPU time. One goroutine may wait; the other methods may be called at any time.
 type waiter struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -23,9 +22,9 @@ type waiter struct {
 	stopped bool // every wait ends
 }
 
-// newWaiter takes fd over.
+// newWaiter takes ownership of fd.
 func newWaiter(fd int, name string) (*waiter, error) {
-	if err := unix.SetNonblock(fd, true); err != nil { // what makes os.NewFile poll it
+	if err := unix.SetNonblock(fd, true); err != nil { // so that os.NewFile polls it
 		unix.Close(fd)
 		return nil, fmt.Errorf("wait for %s: %w", name, err)
 	}
@@ -38,9 +37,8 @@ func newWaiter(fd int, name string) (*waiter, error) {
 	return &waiter{file: file, raw: raw}, nil
 }
 
-// wait returns once ready does not deny it any more, whenever there may be
-// something to read. It returns os.ErrDeadlineExceeded after the deadline, which
-// may be zero, or, with flushed, because of a call of flush; after stop ErrClosed.
+// wait calls ready whenever there may be data to read, and returns once ready returns true. After the deadline, which
+// may be zero for none, or with flushed after a call of flush, it returns os.ErrDeadlineExceeded; after stop ErrClosed.
 func (w *waiter) wait(deadline time.Time, ready func() bool) (flushed bool, err error) {
 	if err := w.setDeadline(deadline); err != nil {
 		return false, err
@@ -58,7 +56,7 @@ func (w *waiter) wait(deadline time.Time, ready func() bool) (flushed bool, err 
 	return flushed, err
 }
 
-// past is a deadline that is over.
+// past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
 func (w *waiter) setDeadline(deadline time.Time) error {
@@ -70,8 +68,7 @@ func (w *waiter) setDeadline(deadline time.Time) error {
 	return w.file.SetReadDeadline(deadline)
 }
 
-// flush ends the present wait or, if nobody waits, the next one that has nothing
-// to read.
+// flush ends the present wait or, if no goroutine waits, the next one that finds no data.
 func (w *waiter) flush() error { return w.end(&w.flushed) }
 
 // stop ends the present and every later wait.
@@ -87,5 +84,5 @@ func (w *waiter) end(why *bool) error {
 	return w.file.SetReadDeadline(past)
 }
 
-// close releases the descriptor. Nobody may be waiting.
+// close releases the descriptor. No goroutine may be waiting.
 func (w *waiter) close() error { return w.file.Close() }

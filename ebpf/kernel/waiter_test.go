@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWaiter: a wait ends when there is something to read, after its deadline,
-// once for each flush, whether it was called before or meanwhile, and for ever
-// after stop.
+// TestWaiter: a wait ends when there is data to read, after its deadline, once for each flush, before or during the
+// wait, and always after stop.
 func TestWaiter(t *testing.T) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// Waker is who has ended the wait of a thread that was marked by Check.
+// Waker is the task that ended the wait of a thread that Check had marked.
 type Waker struct {
 	TID               uint32 // the thread that waited
-	Started, Switches uint64 // as Thread has them: which wait of it
+	Started, Switches uint64 // identify the wait, as in Thread
 
-	// PID and TID of the task that ran then, its name and that of its process. It is the waker unless Kernel shows that
-	// an interrupt came meanwhile.
+	// PID and TID of the task that ran at that time, its name and the name of its process. It is the waker unless
+	// Kernel shows that an interrupt came.
 	ByPID, ByTID uint32
 	ByComm       string
 	ByProcess    string
@@ -27,7 +27,7 @@ type Waker struct {
 	Kernel []uint64 // addresses, leaf first; none if they could not be read
 }
 
-// wakers are the programs and the buffer that wakers come by.
+// wakers holds the BPF program that notes wakers, and the buffer that it writes to.
 type wakers struct {
 	objects wakersObjects
 	hook    link.Link
@@ -36,8 +36,8 @@ type wakers struct {
 	waker   wakersWaker
 }
 
-// WatchWakers begins to note who ends the waits of threads that are marked, which each wakeup on this host pays a
-// little for.
+// WatchWakers starts noting the tasks that end the waits of marked threads. It slightly slows down each wakeup on this
+// host.
 func (t *Threads) WatchWakers() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +52,7 @@ func (t *Threads) WatchWakers() error {
 	return nil
 }
 
-// IgnoreWakers ends what WatchWakers has begun.
+// IgnoreWakers undoes WatchWakers.
 func (t *Threads) IgnoreWakers() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,9 +92,9 @@ func (w *wakers) close() error {
 	return errors.Join(append(errs, w.objects.Close())...)
 }
 
-// ReadWakers hands to use who has ended waits since the last call, and returns how many wakers were lost since
-// WatchWakers because the buffer was full. Each wait of a mark is there once at most. Without WatchWakers there are
-// none. use may not call t, and what it gets is valid until it returns.
+// ReadWakers hands the wakers since the last call to use, and returns how many were lost since WatchWakers because the
+// buffer was full. Each wait of a mark has one waker at most. Without WatchWakers there are none. use must not call t,
+// and its argument is valid until it returns.
 func (t *Threads) ReadWakers(use func(*Waker)) (lost uint64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +102,7 @@ func (t *Threads) ReadWakers(use func(*Waker)) (lost uint64, err error) {
 	if w == nil {
 		return 0, nil
 	}
-	w.reader.SetDeadline(time.Now()) // what is there, and no more
+	w.reader.SetDeadline(time.Now()) // do not wait for more
 	for {
 		err := w.reader.ReadInto(&w.record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -123,7 +123,7 @@ func (t *Threads) ReadWakers(use func(*Waker)) (lost uint64, err error) {
 	return lost, nil
 }
 
-// decode returns what a record says. The kernel pads records to 8 bytes.
+// decode returns the Waker of a record. The kernel pads records to 8 bytes.
 func (w *wakers) decode(b []byte) (Waker, error) {
 	const head = int(unsafe.Offsetof(w.waker.Kernel))
 	r := &w.waker

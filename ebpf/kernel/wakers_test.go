@@ -14,14 +14,14 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestWaker: who writes to a pipe that a thread reads is its waker, once for a wait that is marked, and not for the
-// next one, which is not.
+// TestWaker: a thread that writes to a pipe is the waker of the thread that reads it, once for a marked wait, and not
+// for the next wait, which is not marked.
 func TestWaker(t *testing.T) {
 	threads := openThreads(t)
 	if err := threads.WatchWakers(); err != nil {
 		t.Fatal(err)
 	}
-	if err := threads.WatchWakers(); err != nil { // nothing is left to do
+	if err := threads.WatchWakers(); err != nil { // a repeated call has no effect
 		t.Fatal(err)
 	}
 	reader, writer := pipe(t)
@@ -103,7 +103,7 @@ func awaitCall(t testing.TB, threads *Threads, tid uint32, call int64) (found Th
 	return found
 }
 
-// readWakers returns who has ended waits of a thread.
+// readWakers returns the wakers that ended waits of a thread.
 func readWakers(t testing.TB, threads *Threads, tid uint32) (out []Waker) {
 	t.Helper()
 	lost, err := threads.ReadWakers(func(w *Waker) {
@@ -119,7 +119,7 @@ func readWakers(t testing.TB, threads *Threads, tid uint32) (out []Waker) {
 	return out
 }
 
-// Records of any length but the right ones are refused.
+// Records of a wrong length are refused.
 func TestDecodeWaker(t *testing.T) {
 	const frames = 3
 	r := wakersWaker{Tid: 7, KernelFrames: frames}

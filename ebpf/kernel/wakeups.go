@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wakeups is the ring buffer by which BPF wakes user space to look into the rings of samples.
-// What is in it does not matter. Its first two pages are the positions up to which
-// it was read and written, see bpf_ringbuf_area_alloc in the kernel's
+// wakeups is the ring buffer by which BPF wakes user space to read the rings of samples. Its content does not matter.
+// Its first two pages are the positions up to which it was read and written, see bpf_ringbuf_area_alloc in the kernel's
 // kernel/bpf/ringbuf.c.
 type wakeups struct {
 	*waiter
@@ -40,8 +39,8 @@ func openWakeups(m *ebpf.Map) (_ *wakeups, err error) {
 	return w, nil
 }
 
-// wait returns when BPF wakes it, else as waiter.wait. The wakeup is answered then:
-// what BPF writes from now on makes it wake again.
+// wait returns when BPF wakes user space, else as waiter.wait. It consumes the wakeup: the next write by BPF wakes user
+// space again.
 func (w *wakeups) wait(deadline time.Time) (flushed bool, err error) {
 	return w.waiter.wait(deadline, func() bool {
 		read, written := position(w.consumer), position(w.producer)
@@ -55,5 +54,5 @@ func position(page []byte) *uint64 { return (*uint64)(unsafe.Pointer(&page[0])) 
 
 func (w *wakeups) unmap() error { return errors.Join(unix.Munmap(w.consumer), unix.Munmap(w.producer)) }
 
-// close releases everything. Nobody may be waiting.
+// close releases everything. No goroutine may be waiting.
 func (w *wakeups) close() error { return errors.Join(w.waiter.close(), w.unmap()) }

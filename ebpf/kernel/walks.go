@@ -9,29 +9,29 @@ import (
 	"github.com/headwater/headwater/ebpf/clock"
 )
 
-// walks are what BPF has walked of threads that came by probes, until the hits are read, see bpf/hit.h. It has those of
-// processes with a language runtime.
+// walks holds the walks that BPF made at probes until the hits are read, see bpf/hit.h. They are of processes with a
+// language runtime.
 type walks struct {
 	rings  *sampleRings
 	reader *sampleReader
-	found  map[threadOnCPU][]walk // in order of time, as the hits are read of a CPU
+	found  map[threadOnCPU][]walk // in order of time, as the hits of a CPU are read
 }
 
-// threadOnCPU is where walks and hits of a thread are in the same order.
+// threadOnCPU is a thread on one CPU, where its walks and hits are in the same order.
 type threadOnCPU struct{ tid, cpu uint32 }
 
-// walk is one of them.
+// walk is a walk at a probe.
 type walk struct {
 	*Sample
-	probes []int // whose hits have had it
+	probes []int // probes whose hits have used it
 }
 
-// loadWalking loads the programs of another object, which walk by the tables of the Profiler.
+// loadWalking loads the programs of another object, which walk with the tables of the Profiler.
 func (p *Profiler) loadWalking(spec *ebpf.CollectionSpec, objects any) error {
 	if _, err := sizeMaps(spec); err != nil {
 		return err
 	}
-	const rememberNone = 0 // nobody says there when rows change
+	const rememberNone = 0 // row changes are not reported to this object
 	if err := spec.Variables[profilerVarRowChanges].Set(uint32(rememberNone)); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (p *Profiler) loadWalking(spec *ebpf.CollectionSpec, objects any) error {
 	return nil
 }
 
-// openWalks maps the rings that have them.
+// openWalks maps the rings of walks.
 func openWalks(rings *ebpf.Map) (*walks, error) {
 	w := &walks{found: map[threadOnCPU][]walk{}}
 	var err error
@@ -57,7 +57,7 @@ func openWalks(rings *ebpf.Map) (*walks, error) {
 	return w, nil
 }
 
-// read takes what is in the rings.
+// read takes all walks out of the rings.
 func (w *walks) read() error {
 	err := w.reader.drain(func(s *Sample) {
 		kept := &Sample{}
@@ -71,11 +71,11 @@ func (w *walks) read() error {
 	return nil
 }
 
-// longest is how much later than its walk a hit may be noted.
+// longest is the longest time from a walk to its hit.
 const longest = 1_000_000 // ns
 
-// of returns the walk of a hit, nil if there is none: the last one that has ended before. It is the walk of no other
-// hit of the probe.
+// of returns the walk of a hit, the last one that ended before it, or nil if there is none. Each walk is for one hit of
+// a probe only.
 func (w *walks) of(h *ProbeHit) (*Sample, error) {
 	return w.find(threadOnCPU{h.TID, h.CPU}, func(of *walk) bool {
 		if of.Time > h.Time || h.Time-of.Time > longest || slices.Contains(of.probes, h.Probe) {
@@ -86,13 +86,13 @@ func (w *walks) of(h *ProbeHit) (*Sample, error) {
 	})
 }
 
-// at returns the walk of a hit that has its very time, nil if there is none.
+// at returns the walk with the same time as the hit, nil if there is none.
 func (w *walks) at(h *ProbeHit) (*Sample, error) {
 	return w.find(threadOnCPU{h.TID, h.CPU}, func(of *walk) bool { return of.Time == h.Time })
 }
 
-// find returns the last walk of a thread that is wanted, and drops those before it. It comes before its hit, so it is
-// there when that is read.
+// find returns the last wanted walk of a thread, and drops the walks before it. A walk is written before its hit, so it
+// is available when the hit is read.
 func (w *walks) find(of threadOnCPU, wanted func(*walk) bool) (*Sample, error) {
 	for read := false; ; read = true {
 		found := w.found[of]
@@ -111,8 +111,7 @@ func (w *walks) find(of threadOnCPU, wanted func(*walk) bool) (*Sample, error) {
 	}
 }
 
-// reading calls f, which reads the hits that are there, and drops the walks that no hit has wanted: of those that a
-// buffer had no room for.
+// reading calls f, which reads the available hits, and then drops old walks: their hits did not fit into a buffer.
 func (w *walks) reading(f func() error) error {
 	begin := clock.Monotonic()
 	err := f()

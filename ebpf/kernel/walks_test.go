@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The walk of a hit is the last one of its thread and CPU that has ended before it, not long ago, and that no other hit
-// of its probe has had. What is before that is forgotten.
+// The walk of a hit is the last one of its thread and CPU that ended recently before it, and that no other hit of its
+// probe has used. Earlier walks are forgotten.
 func TestWalkOfHit(t *testing.T) {
 	const here, elsewhere = 1, 2 // CPUs
 	w := &walks{reader: newSampleReader(nil, &sampleRings{}), found: map[threadOnCPU][]walk{}}
@@ -21,12 +21,12 @@ func TestWalkOfHit(t *testing.T) {
 		cpu   uint32
 		probe int
 		time  uint64
-		want  uint64 // time of the walk; 0: none
+		want  uint64 // time of the walk; 0 if none
 	}{
 		{here, 1, 99, 0},
 		{here, 1, 220, 200},
 		{here, 2, 221, 200}, // another probe at the same place
-		{here, 1, 230, 0},   // its own is missing, and that of the hit before is not its
+		{here, 1, 230, 0},   // its own is missing, and the earlier hit used the last one
 		{elsewhere, 1, 230, 0},
 		{elsewhere, 1, 260, 250},
 		{here, 3, 199, 0},

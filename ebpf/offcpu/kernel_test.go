@@ -21,8 +21,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestSleeper: all time of a program that sleeps is in its sleep, by whole stacks, and the stack is not read at each
-// pass.
+// TestSleeper: all time of a sleeping program is in its sleep, by whole stacks, and the stack is not read at each pass.
 func TestSleeper(t *testing.T) {
 	need.Root(t)
 	sleeper := exec.Command("sleep", "600")
@@ -74,7 +73,7 @@ func TestSleeper(t *testing.T) {
 	}
 }
 
-// awaitSleep waits until a process has been off its CPU for long.
+// awaitSleep waits until a process has been off its CPU for a long time.
 func awaitSleep(t *testing.T, threads *kernel.Threads, pid uint32) {
 	t.Helper()
 	testkit.Eventually(t, "the program sleeps", func() (asleep bool) {
@@ -88,8 +87,8 @@ func awaitSleep(t *testing.T, threads *kernel.Threads, pid uint32) {
 	})
 }
 
-// TestRestless: of threads that rest for a moment, again and again, the stack is known of nearly all time in which they
-// do, though no wait lasts until it could be read.
+// TestRestless: for threads that rest for a moment, again and again, nearly all time of rest has a known stack, though
+// no wait lasts until the stack could be read.
 func TestRestless(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")
@@ -136,8 +135,8 @@ func TestRestless(t *testing.T) {
 	}
 }
 
-// TestQueued: threads that want more than there are CPUs, which looks displace as well, are credited with being queued
-// for as long as the kernel has counted.
+// TestQueued: threads that need more CPUs than there are, and that looks also displace, are credited with as much time
+// in the queue as the kernel has counted.
 func TestQueued(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "taskset", "sh")
@@ -197,7 +196,7 @@ func checkQueued(t *testing.T, threads int) {
 	testkit.Eventually(t, "more passes are made", func() bool { passes, _ := seen(); return passes >= 103 })
 	_, after := seen()
 	got, want := after-before, queued()-wantBefore
-	// What is not over at a look is counted later, and what few looks have seen is owed.
+	// Queueing that is not over at a look is counted later, and time that few looks have seen is owed.
 	slack := time.Duration(threads)*(muchOwed+200*time.Millisecond) + want/50
 	t.Logf("credited with %v, the kernel has counted %v", got, want)
 	if got < want-slack || got > want+slack {

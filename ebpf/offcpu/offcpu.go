@@ -1,9 +1,9 @@
-// Package offcpu is a wall clock over threads: it says where they are while they are on no CPU, and for how long.
+// Package offcpu is a wall clock over threads: it reports where they are while they are on no CPU, and for how long.
 //
-// Now and then it makes a pass over all threads. Each thread is credited with the time since the pass before: what it
-// does at a moment stands for that time, as a sample of the CPU clock stands for its period. So totals are right on
+// From time to time it makes a pass over all threads. Each thread is credited with the time since the last pass: its
+// place at one moment stands for that time, as a sample of the CPU clock stands for its period. So totals are right on
 // average whatever threads do, and a long wait is never missed. A thread that has not been on a CPU since the last pass
-// is still where it was: the kernel's part of the pass credits it, and nothing of it is read again.
+// is still in the same place: the kernel's part of the pass credits it, without reading it again.
 package offcpu
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// Passes looks at threads; *kernel.Threads does.
+// Passes makes passes over threads; *kernel.Threads implements it.
 type Passes interface {
 	ReadMarked(interval time.Duration, use func(*kernel.Thread)) (stayed int, err error)
 	ReadMarks(use func(kernel.Mark)) error
@@ -42,45 +42,45 @@ type Passes interface {
 	ReadWakers(use func(*kernel.Waker)) (lost uint64, err error)
 }
 
-// askAgain is how often Target is asked again about processes that are not wanted, and those of threads that stay.
+// askAgain is how often Target is asked again about unwanted processes, and about the processes of threads that stay.
 const askAgain = 2 * time.Second
 
-// Completer walks stacks; *sampler.Sampler does.
+// Completer walks stacks; *sampler.Sampler implements it.
 type Completer interface {
 	CompleteThread(t *kernel.Thread, m sampler.ThreadMemory) *sampler.Sample
 	Memory(pid uint32) runtime.Memory
-	// CatchUp takes note of the processes that have begun until a time, CLOCK_MONOTONIC.
+	// CatchUp notes the processes that have started until a time, CLOCK_MONOTONIC.
 	CatchUp(until uint64) error
 }
 
-// Options say whose threads are looked at, and who gets what is seen.
+// Options select the threads that a Clock looks at, and the receiver of its samples.
 type Options struct {
 	Passes    Passes
 	Completer Completer
-	// Target says whom the samples of a process count for, and whether its threads are looked at. Those of the kernel
-	// are not. A pass asks it once about a process of which a thread has moved.
+	// Target returns the target of a process's samples, and whether the process's threads are looked at. Kernel threads
+	// are not. A pass asks it once about a process with a thread that has moved.
 	Target func(pid uint32) (t *target.Target, wanted bool)
-	// Use gets where a thread was while it was on no CPU, in a sample of kind kind.OffCPU. Its Value is for how long, in
-	// nanoseconds, and its Time now. Its Thread is as it was there: the State says whether it waited or, if Runnable, was
-	// queued for a CPU, and wait.Of for what. Its Waker is set if Wakers are wanted and the wait is over. It is valid
-	// until Use returns, which may not call the Clock.
+	// Use gets the place of a thread while it was on no CPU, in a sample of kind kind.OffCPU. The Value is for how
+	// long, in nanoseconds, and the Time is now. The Thread is as it was there: the State says whether it waited or, if
+	// Runnable, was queued for a CPU, and wait.Of says for what. The Waker is set if Wakers are wanted and the wait is
+	// over. The sample is valid until Use returns. Use must not call the Clock.
 	Use func(*sampler.Sample)
-	// MaxReads is how many stacks a pass reads. If more threads have moved, a random subset of them stands for all.
-	// 0: DefaultMaxReads.
+	// MaxReads is how many stacks a pass reads. If more threads have moved, a random subset stands for all. 0 means
+	// DefaultMaxReads.
 	MaxReads int
-	// MaxShare is how much of a CPU passes may take, and a quarter of that where nearly all threads stay: with many
-	// threads fewer of them are made, and each stands for more time. 0: DefaultMaxShare.
+	// MaxShare is the share of a CPU that passes may take, and a quarter of that where nearly all threads stay. With
+	// many threads there are fewer passes, and each stands for more time. 0 means DefaultMaxShare.
 	MaxShare float64
-	// MaxThreads is of how many threads stacks are kept. Those of others are read at each pass, as if they had moved.
-	// 0: DefaultMaxThreads, and there is room for no more.
+	// MaxThreads is the number of threads whose stacks are kept, at most DefaultMaxThreads. Stacks of more threads are
+	// read at each pass, as if the threads had moved. 0 means DefaultMaxThreads.
 	MaxThreads int
-	// Wakers says whether a clock of Start reports to Use who has ended a wait from its beginning on, see SetWakers.
+	// Wakers says whether a clock of Start has wakers in its samples from the start, see SetWakers.
 	Wakers bool
 
 	now func() uint64 // in place of clock.Monotonic, for tests
 }
 
-// The limits where Options have none.
+// The limits for zero values in Options.
 const (
 	DefaultMaxReads   = 512
 	DefaultMaxThreads = 1 << 14
@@ -93,16 +93,16 @@ type Clock struct {
 
 	mu      sync.Mutex
 	took    time.Duration // CPU time of the last pass
-	looked  time.Duration // CPU time of a pass that found nearly all threads where they were; 0: they move
-	last    uint64        // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
-	asked   uint64        // when Target was asked about all processes, as last
+	looked  time.Duration // CPU time of a pass in which nearly all threads had stayed; 0 if they move
+	last    uint64        // start of the last pass, CLOCK_MONOTONIC; 0 if there was none, or it failed
+	asked   uint64        // when Target was last asked about all processes
 	threads map[uint32]*thread
-	// Threads of processes that are wanted, and the last pass that did not find them where they were, of those lately:
-	// most of them have moved again at the next one.
+	// Threads of wanted processes that a recent pass did not find in their place, with the number of the last such
+	// pass: most of the time they have moved again at the next one.
 	restless map[uint32]uint64
-	watched  map[uint32]bool   // of them, those whose stacks are copied
-	passes   uint64            // that have begun
-	flushed  bool              // since the last of them
+	watched  map[uint32]bool   // restless threads whose stacks are copied
+	passes   uint64            // number of passes that have started
+	flushed  bool              // since the last pass
 	queues   map[uint32]*queue // of the threads that passes have looked at
 	wakers   wakers
 	stats    Stats
@@ -110,7 +110,7 @@ type Clock struct {
 	errors   limit.Texts
 }
 
-// New returns a clock that stands still: its passes are made by Run, or one at a time by Pass.
+// New returns a stopped clock: Run makes its passes, or Pass makes one at a time.
 func New(o Options) *Clock {
 	if o.now == nil {
 		o.now = clock.Monotonic
@@ -125,9 +125,9 @@ func New(o Options) *Clock {
 	}
 }
 
-// Run makes passes, rate() of them a second if they do not take too long, until the context is done. The time between
-// two of them is random: a program that does something as regularly would else be met in the same place each time.
-// The last one is made when the context is done. Those that fail are counted.
+// Run makes rate() passes a second, if they do not take too long, until the context is done. The time between two
+// passes is random: otherwise a program with the same period would be met in the same place each time. The last pass is
+// made when the context is done. Run counts passes that fail.
 func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	defer c.Flush()
 	for {
@@ -152,7 +152,7 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	}
 }
 
-// rest returns after a while, or with false when the context is done.
+// rest returns true after a while, or false when the context is done.
 func rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -162,11 +162,11 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watchedFor is for how long before a pass, at most, stacks of restless threads are copied when they leave a CPU. A
+// watchedFor is the longest time before a pass in which stacks of restless threads are copied when they leave a CPU. A
 // wait that has lasted longer will most likely last until its stack is read.
 const watchedFor = 10 * time.Millisecond
 
-// watch has the stacks copied of threads that will probably have moved at the next pass: of a random subset, if there
+// watch has the stacks of threads copied that will probably have moved at the next pass: of a random subset, if there
 // are many.
 func (c *Clock) watch() error {
 	c.mu.Lock()
@@ -184,8 +184,8 @@ func (c *Clock) watch() error {
 	return c.options.Passes.WatchLeaving(tids)
 }
 
-// lookingShare is what of MaxShare may go to seeing that nearly all threads have not moved. They get all of their time
-// however few passes there are, so a host where many are idle need not be looked at as often.
+// lookingShare is the part of MaxShare for passes in which nearly all threads have stayed. These threads get all of
+// their time however few passes there are, so a host with many idle threads needs fewer.
 const lookingShare = 0.25
 
 // spent returns the CPU time of the calling thread.
@@ -195,20 +195,20 @@ func spent() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// period returns how many ns lie between passes. It does not matter how long they had to wait for a CPU: where all CPUs
-// are busy, it is of interest what waits.
+// period returns the time between passes, in ns. It ignores how long passes waited for a CPU: on a busy host, waits are
+// of interest.
 func (c *Clock) period(rate float64) float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	took := c.took
-	if c.passes == 1 { // it has seen everything for the first time
+	if c.passes == 1 { // it has seen all threads for the first time
 		took = 0
 	}
 	most := c.options.MaxShare
 	return max(float64(time.Second)/rate, float64(took)/most, float64(c.looked)/(most*lookingShare))
 }
 
-// retryAfter is how long no pass is made after one that failed.
+// retryAfter is the least time between a failed pass and the next one.
 const retryAfter = time.Second
 
 func (c *Clock) failed(err error) {
@@ -217,7 +217,7 @@ func (c *Clock) failed(err error) {
 	c.errors.Add(err.Error(), 1)
 }
 
-// Flush hands to Use what threads are credited with that are still where they were. Then Target is asked again.
+// Flush hands to Use the credit of threads that are still where they were. Then Target is asked again.
 func (c *Clock) Flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +235,7 @@ func (c *Clock) Flush() {
 	c.flushed = true
 }
 
-// readStayed credits threads with what passes have added to their marks.
+// readStayed credits threads with the time that passes have added to their marks.
 func (c *Clock) readStayed() error {
 	return c.options.Passes.ReadMarks(func(m kernel.Mark) {
 		if t := c.threads[m.TID]; t != nil {
@@ -244,7 +244,7 @@ func (c *Clock) readStayed() error {
 	})
 }
 
-// Stats returns what the clock has counted. It is the caller's.
+// Stats returns the counters of the clock. The caller owns the result.
 func (c *Clock) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,12 +254,12 @@ func (c *Clock) Stats() Stats {
 	return out
 }
 
-// Pass looks at all threads once, and credits each with the time since the last pass. The first one credits nothing,
-// and neither does one after an error.
+// Pass looks at all threads once, and credits each with the time since the last pass. The first pass credits no time,
+// and neither does a pass after an error.
 func (c *Clock) Pass() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	goruntime.LockOSThread() // it is this thread's CPU time that is measured
+	goruntime.LockOSThread() // the CPU time of this thread is measured
 	defer goruntime.UnlockOSThread()
 	began := spent()
 	defer func() { c.took = spent() - began }()

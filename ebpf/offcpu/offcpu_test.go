@@ -21,31 +21,31 @@ const pid = 7
 type host struct {
 	now     uint64
 	threads []kernel.Thread
-	check   func() // before a look at those that are read
+	check   func() // called before a check
 	failing bool
-	waits   time.Duration   // before a pass is given the threads
-	handed  int             // threads that passes were given
-	checked map[uint32]bool // whom the last check had next
+	waits   time.Duration   // time before a pass gets the threads
+	handed  int             // number of threads that passes got
+	checked map[uint32]bool // threads that were next in the last check
 	read    map[uint32]int  // stacks read, by thread
 	marks   map[uint32]*mark
 	wakers  []kernel.Waker // not read yet
-	watched bool           // somebody wants them
+	watched bool           // wakers are wanted
 	lost    uint64
-	caught  uint64 // until when CatchUp was asked to
+	caught  uint64 // time of the last CatchUp
 	got     []credit
-	leaving map[uint32]bool // whose stacks are copied until the next pass, if they are set to anything
-	copied  map[uint32]bool // whose stacks were
-	late    bool            // walks need more than was copied
+	leaving map[uint32]bool // threads whose stacks are copied until the next pass, if set
+	copied  map[uint32]bool // threads whose stacks were copied
+	late    bool            // walks need more memory than was copied
 }
 
-// mark is what a host knows of a thread that a clock has marked.
+// mark is the host's data about a thread that a clock has marked.
 type mark struct {
 	kernel.Thread
-	state kernel.ThreadState // that the thread was handed over with
+	state kernel.ThreadState // in which the thread was handed over
 	kernel.Mark
 }
 
-// credit is what a clock says that a thread did.
+// credit is time of a thread that a clock reports.
 type credit struct {
 	tid     uint32
 	pc      uint64
@@ -202,7 +202,7 @@ func (h *host) use(s *sampler.Sample) {
 	h.got = append(h.got, c)
 }
 
-// set puts a thread where its number of switches says.
+// set puts a thread at the place that its number of switches stands for.
 func (h *host) set(tid uint32, state kernel.ThreadState, switches uint64) {
 	t := kernel.Thread{PID: pid, TID: tid, State: state, Switches: switches, Queued: -1}
 	t.Regs.PC = 100 * switches
@@ -244,7 +244,7 @@ func (h *host) sum() (d time.Duration) {
 	return d
 }
 
-// A thread that stays is read once, gets the time as it was measured, and is handed over once.
+// A thread that stays is read once, gets the measured time, and is handed over once.
 func TestThreadThatStays(t *testing.T) {
 	h := &host{}
 	h.set(1, kernel.Sleeping, 5)
@@ -266,7 +266,7 @@ func TestThreadThatStays(t *testing.T) {
 	}
 }
 
-// TestNewProcess: a process that has begun since the host was last told of processes is asked about when it is known.
+// TestNewProcess: Target is asked about a new process after the clock has caught up with it.
 func TestNewProcess(t *testing.T) {
 	h := &host{}
 	c := newClock(h)
@@ -297,7 +297,8 @@ func TestLastPass(t *testing.T) {
 	}
 }
 
-// Each time goes where the thread was, by its state; a thread that was woken and has not run yet is where it was.
+// Time is credited to the place of the thread, by its state. A thread that was woken and has not run yet is in the same
+// place.
 func TestThreadThatMoves(t *testing.T) {
 	h := &host{}
 	c := newClock(h)
@@ -324,7 +325,7 @@ func TestThreadThatMoves(t *testing.T) {
 	}
 }
 
-// The frames of a thread that runs while it is read are left out, its time is not; then it is read again.
+// The frames of a thread that runs while it is read are left out, but not its time; then the thread is read again.
 func TestThreadThatMovesWhileItIsRead(t *testing.T) {
 	h := &host{}
 	h.set(1, kernel.Sleeping, 1)
@@ -346,7 +347,7 @@ func TestThreadThatMovesWhileItIsRead(t *testing.T) {
 	}
 }
 
-// A thread that has moved before it is read is where it is then, unless it runs.
+// A thread that has moved before it is read counts at its new place, unless it runs.
 func TestThreadThatMovesBeforeItIsRead(t *testing.T) {
 	for _, test := range []struct {
 		now  kernel.ThreadState
@@ -369,8 +370,8 @@ func TestThreadThatMovesBeforeItIsRead(t *testing.T) {
 	}
 }
 
-// A thread that moves before its stack is read is where the copy of its stack says, if the walk needed no more than
-// that: it was watched, as it had moved the pass before.
+// A thread that moves before its stack is read counts at the place of the copied stack, if the walk needed no other
+// memory: it was watched, as it had moved at the pass before.
 func TestThreadWhoseStackWasCopied(t *testing.T) {
 	for late, want := range map[bool]credit{
 		false: {1, 200, kernel.Sleeping, unwind.Complete, 10, ""},
@@ -400,7 +401,7 @@ func TestThreadWhoseStackWasCopied(t *testing.T) {
 	}
 }
 
-// Of many restless threads, those that were watched stand for all; those that were not restless have their own.
+// Of many restless threads, the watched ones stand for all; threads that were not restless have their own.
 func TestSubsetOfRestlessThreads(t *testing.T) {
 	const threads, reads, passes = 40, 8, 100
 	h := &host{}
@@ -436,8 +437,8 @@ func TestSubsetOfRestlessThreads(t *testing.T) {
 	}
 }
 
-// A random subset of the threads that move stands for all of them: the sum of time is that of all, and no thread is
-// left out for ever.
+// A random subset of the threads that move stands for all: the sum of time is the same, and no thread is always left
+// out.
 func TestSubset(t *testing.T) {
 	const threads, reads, passes = 40, 7, 200
 	h := &host{}
@@ -458,7 +459,7 @@ func TestSubset(t *testing.T) {
 	}
 }
 
-// Stacks of no more threads than the limit are kept; those of the others are read each time.
+// The stacks of as many threads as the limit are kept; stacks of further threads are read each time.
 func TestMaxThreads(t *testing.T) {
 	h := &host{}
 	for tid := range uint32(30) {
@@ -475,7 +476,7 @@ func TestMaxThreads(t *testing.T) {
 	}
 }
 
-// What has the ID of a thread may be another one.
+// A thread ID may belong to a different thread later.
 func TestAnotherThreadOfTheSameID(t *testing.T) {
 	h := &host{}
 	h.set(1, kernel.Sleeping, 1)
@@ -488,7 +489,7 @@ func TestAnotherThreadOfTheSameID(t *testing.T) {
 	}
 }
 
-// After a pass that failed nobody is credited with the time until the next one.
+// After a failed pass, no thread is credited with the time until the next one.
 func TestPassFails(t *testing.T) {
 	h := &host{}
 	h.set(1, kernel.Sleeping, 1)
@@ -507,7 +508,7 @@ func TestPassFails(t *testing.T) {
 	}
 }
 
-// A pass is not given threads that stay, but the first one after they were read: the host adds up their time.
+// A pass does not get threads that stay, except the first pass after they were read: the host adds up their time.
 func TestThreadsThatStayAreNotHandedOver(t *testing.T) {
 	const threads, passes = 50, 20
 	h := &host{}
@@ -538,7 +539,8 @@ func TestThreadsThatStayAreNotHandedOver(t *testing.T) {
 	}
 }
 
-// Time goes to the target that a process has when it is handed over, and none to one that is not wanted any more.
+// Time is credited to the target that a process has when it is handed over, and no time to a process that is no longer
+// wanted.
 func TestTargetChanges(t *testing.T) {
 	old, now := target.Of(map[string]string{"service_name": "old"}), target.Of(map[string]string{"service_name": "now"})
 	current, wanted := old, true
@@ -552,10 +554,10 @@ func TestTargetChanges(t *testing.T) {
 	h.pass(t, c, 10)
 	c.Flush()
 	current = now
-	h.pass(t, c, 10) // after Flush it is asked
+	h.pass(t, c, 10) // after Flush, Target is asked
 	h.pass(t, c, askAgain)
 	current = old
-	h.pass(t, c, askAgain) // and sometimes, with what was until now
+	h.pass(t, c, askAgain) // and from time to time, with the time until now
 	wanted = false
 	h.pass(t, c, askAgain)
 	h.pass(t, c, 10)
@@ -565,7 +567,7 @@ func TestTargetChanges(t *testing.T) {
 	}
 }
 
-// A mark of a thread that the clock does not know is taken away.
+// A mark of a thread that the clock does not know is removed.
 func TestStrangeMark(t *testing.T) {
 	h := &host{}
 	h.set(1, kernel.Sleeping, 1)
@@ -580,7 +582,7 @@ func TestStrangeMark(t *testing.T) {
 	}
 }
 
-// Only what a pass takes that finds nearly all threads where they were counts as that.
+// Only the CPU time of a pass that finds nearly all threads in their place counts as looking.
 func TestLooking(t *testing.T) {
 	c := New(Options{Passes: &host{}})
 	for _, test := range []struct {
@@ -596,7 +598,7 @@ func TestLooking(t *testing.T) {
 	}
 }
 
-// What a pass waits, for a CPU or for memory, is not what it takes.
+// Time that a pass waits, for a CPU or for memory, does not count.
 func TestPassThatWaits(t *testing.T) {
 	const waits = 50 * time.Millisecond
 	h := &host{waits: waits}
@@ -609,7 +611,7 @@ func TestPassThatWaits(t *testing.T) {
 	}
 }
 
-// To see that threads have not moved takes no more than a quarter of what passes may take.
+// Passes in which threads have not moved take no more than a quarter of the share of passes.
 func TestPeriod(t *testing.T) {
 	c := New(Options{Passes: &host{}, MaxShare: 0.04})
 	c.passes, c.took = 1, time.Second
@@ -629,14 +631,15 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// queued puts a thread where its number of switches says, of which the kernel has counted for how long it was queued.
+// queued puts a thread at the place that its number of switches stands for, with the time in the queue that the kernel
+// has counted.
 func (h *host) queued(tid uint32, state kernel.ThreadState, switches uint64, queued time.Duration) {
 	h.set(tid, state, switches)
 	h.threads[slices.IndexFunc(h.threads, func(t kernel.Thread) bool { return t.TID == tid })].Queued = queued
 }
 
-// TestDisplacedThread: each look finds a thread in the queue, as the reader has its CPU, and has displaced it. It gets
-// what the kernel has counted, and the rest is for running.
+// TestDisplacedThread: each look finds a thread in the queue, as the reader has displaced it from its CPU. The thread
+// gets the time that the kernel has counted, and the rest is for running.
 func TestDisplacedThread(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		h := &host{}
@@ -662,8 +665,9 @@ func TestDisplacedThread(t *testing.T) {
 	}
 }
 
-// TestQueuedThread: a thread that is queued for longer than a pass gets its time while it is, and in all what the
-// kernel has counted at its end; where it is queued for moments, the places that looks have found get all of them.
+// TestQueuedThread: a thread that is queued for longer than a pass gets its time during that, and in total the time
+// that the kernel has counted at the end. If it is queued for moments, the places that looks have found get all of the
+// time.
 func TestQueuedThread(t *testing.T) {
 	h := &host{}
 	c := newClock(h)
@@ -681,7 +685,7 @@ func TestQueuedThread(t *testing.T) {
 	}
 	h.queued(1, kernel.Running, 1, 43)
 	h.pass(t, c, 10)
-	h.queued(2, kernel.Running, 2, 5) // was queued for a moment, and nobody has seen it
+	h.queued(2, kernel.Running, 2, 5) // was queued for a moment, unseen
 	h.queued(1, kernel.Sleeping, 2, 43)
 	h.pass(t, c, 10)
 	h.queued(2, kernel.Runnable, 3, 7)

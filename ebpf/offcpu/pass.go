@@ -16,17 +16,17 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// thread is one that was on no CPU at the last pass.
+// thread is a thread that was on no CPU at the last pass.
 type thread struct {
 	kernel.Thread                 // as it was when the stack was read, but with the State of the last pass; no Kernel
-	stack         *sampler.Sample // where it is
-	credit        time.Duration   // what Use has not got yet
-	had           time.Duration   // what of its mark's Stayed was added to that, ever
-	ahead         time.Duration   // what it got for being queued for a CPU while the kernel had not counted that yet
+	stack         *sampler.Sample // of its place
+	credit        time.Duration   // time that Use has not got yet
+	had           time.Duration   // part of its mark's Stayed that was added to credit
+	ahead         time.Duration   // credit for time in the queue for a CPU that the kernel had not counted yet
 	seen          uint64          // the last pass that has looked at it
 }
 
-// stayedFor credits a thread with what its mark has got since the last time.
+// stayedFor credits a thread with the time that its mark has gained since the last call; mark is the total.
 func (t *thread) stayedFor(mark time.Duration) {
 	t.credit += mark - t.had
 	if t.State == kernel.Runnable && t.Queued >= 0 {
@@ -35,7 +35,7 @@ func (t *thread) stayedFor(mark time.Duration) {
 	t.had = mark
 }
 
-// settle hands to Use what a thread is credited with.
+// settle hands the credit of a thread to Use.
 func (c *Clock) settle(t *thread) {
 	if t.credit > 0 {
 		c.use(t.stack, &t.Thread, t.credit, c.wakers.ender(&t.Thread))
@@ -48,34 +48,34 @@ func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration, ender 
 	c.options.Use(s)
 }
 
-// pass is one look at all threads.
+// pass is one pass over all threads.
 type pass struct {
 	*Clock
 	interval time.Duration
-	before   uint64                // when the last pass began; 0: there was none
-	asking   bool                  // whose threads are wanted
+	before   uint64                // start of the last pass; 0 if there was none
+	asking   bool                  // this pass asks Target about all processes
 	owners   map[uint32]owner      // by PID
 	handed   int                   // threads that were looked at
-	kept     int                   // those that are known and were not: they are where they were, or have ended
+	kept     int                   // known threads that were not looked at: they are where they were, or have ended
 	keptIn   [kernel.Ended + 1]int // of kept, by state
-	err      error                 // of marks
-	moved    []*kernel.Thread      // they are on no CPU, and their stacks have to be read
+	err      error                 // first error, see note
+	moved    []*kernel.Thread      // threads on no CPU whose stacks have to be read
 	seen     []uint32              // threads that were handed over
-	ended    []thread              // what was over when the pass came by, to be settled
+	ended    []thread              // threads whose place or state was over at this pass, to be settled
 }
 
-// owner is what Options.Target says of a process.
+// owner is the result of Options.Target for a process.
 type owner struct {
 	target *target.Target
 	wanted bool
 }
 
-// owner returns whom the time of a process counts for.
+// owner returns the owner of the time of a process.
 func (p *pass) owner(pid uint32) owner {
 	o, known := p.owners[pid]
 	if !known {
 		o.target, o.wanted = p.options.Target(pid)
-		if !o.wanted { // it may have begun just now, as a child of a process that is wanted
+		if !o.wanted { // it may be a new child of a wanted process
 			p.note(p.options.Completer.CatchUp(p.options.now()))
 			o.target, o.wanted = p.options.Target(pid)
 		}
@@ -84,7 +84,7 @@ func (p *pass) owner(pid uint32) owner {
 	return o
 }
 
-// ask asks again about processes that were not wanted, if that is due, and whom the time of kept threads counts for.
+// ask asks Target again about unwanted processes, if that is due, and about the processes of kept threads.
 func (p *pass) ask(now uint64) error {
 	due := now-p.asked >= uint64(askAgain)
 	if !due && !p.flushed {
@@ -119,7 +119,7 @@ func (p *pass) ask(now uint64) error {
 	return err
 }
 
-// look takes note of a thread that is not where its mark says.
+// look handles a thread that is not where its mark says.
 func (p *pass) look(t *kernel.Thread) {
 	if t.State == kernel.Ended || t.Outcome == unwind.KernelThread {
 		return
@@ -129,7 +129,7 @@ func (p *pass) look(t *kernel.Thread) {
 		return
 	}
 	q := p.queueOf(t)
-	if t.Displaced && (q == nil || q.place != nil || q.owed < muchOwed) { // it would run if nobody looked
+	if t.Displaced && (q == nil || q.place != nil || q.owed < muchOwed) { // it would run without this look
 		t.State = kernel.Running
 	}
 	p.handed++
@@ -138,7 +138,7 @@ func (p *pass) look(t *kernel.Thread) {
 	stays := known != nil && t.State != kernel.Running && known.Started == t.Started && known.Switches == t.Switches
 	credit := p.interval
 	if q != nil && t.State == kernel.Runnable && !(stays && known.State == kernel.Runnable) {
-		p.times[kernel.Running] += p.interval // until the kernel says how much of it the thread was queued
+		p.times[kernel.Running] += p.interval // until the kernel reports how long the thread was queued
 		credit = 0
 	} else {
 		p.times[t.State] += p.interval
@@ -155,14 +155,14 @@ func (p *pass) look(t *kernel.Thread) {
 	}
 	switch {
 	case t.State == kernel.Running: // the CPU clock has it
-	case known == nil && t.Unmoved: // a mark of before: the next pass reads it
+	case known == nil && t.Unmoved: // an old mark: the next pass reads the thread
 		p.note(p.options.Passes.Unmark(t.TID))
 	case known == nil:
 		kept := *t
 		kept.Kernel = slices.Clone(t.Kernel)
 		p.moved = append(p.moved, &kept)
 	default:
-		if known.State != t.State { // it was woken, say, and is queued for a CPU
+		if known.State != t.State { // for example, it was woken and is queued for a CPU
 			p.end(known)
 			known.State = t.State
 		}
@@ -173,13 +173,13 @@ func (p *pass) look(t *kernel.Thread) {
 	}
 }
 
-// end has what a thread is credited with settled after the pass: who has ended its wait is known then.
+// end has the credit of a thread settled after the pass: the waker that ended its wait is known then.
 func (p *pass) end(t *thread) {
 	p.ended = append(p.ended, *t)
 	t.credit = 0
 }
 
-// drop ends the credit of a thread that is not where it was.
+// drop ends the credit of a thread that is no longer where it was.
 func (p *pass) drop(t *thread) {
 	p.end(t)
 	delete(p.threads, t.TID)
@@ -193,13 +193,13 @@ func (p *pass) note(err error) {
 	}
 }
 
-// keep counts a known thread, or with -1 no longer.
+// keep counts a known thread as kept, or with -1 no longer.
 func (p *pass) keep(t *thread, n int) {
 	p.keptIn[t.State] += n
 	p.kept += n
 }
 
-// forget drops the threads that the pass has not seen: they have ended, or are not watched any more.
+// forget drops the threads that the pass has not seen: they have ended, or are no longer watched.
 func (p *pass) forget() error {
 	var strangers []uint32
 	err := p.options.Passes.ReadMarks(func(m kernel.Mark) {
@@ -229,8 +229,8 @@ func (p *pass) forget() error {
 	return nil
 }
 
-// looking notes the CPU time of a pass that has found few threads elsewhere. Others say nothing of those to come: the
-// first ones see all threads, until their stacks are read, and so do those that ask whose are wanted.
+// looking notes the CPU time of a pass that has found few threads moved. Other passes do not predict the next ones: the
+// first passes look at all threads, until their stacks are read, and so do passes that ask Target again.
 func (p *pass) looking(took time.Duration) {
 	const few = 8
 	switch {
@@ -241,7 +241,7 @@ func (p *pass) looking(took time.Duration) {
 	}
 }
 
-// count adds up what threads have done.
+// count adds up the times of the kept threads, and counts the pass.
 func (p *pass) count() {
 	for state, n := range p.keptIn {
 		p.times[state] += p.interval * time.Duration(n)
@@ -250,12 +250,12 @@ func (p *pass) count() {
 	p.stats.Threads = uint64(p.handed + p.kept)
 }
 
-// readsAtOnce is how many stacks are read between looks at where their threads are. The fewer, the less time has a
-// thread to move.
+// readsAtOnce is how many stacks are read between looks at where their threads are. The smaller it is, the less time a
+// thread has to move.
 const readsAtOnce = 16
 
-// readMoved reads the stacks of threads that have moved, or of a random subset that stands for all of them. Those that
-// were not copied come first: they are there as long as their threads do not run.
+// readMoved reads the stacks of threads that have moved, or of a random subset that stands for all. Stacks that were
+// not copied come first: they exist only as long as their threads do not run.
 func (p *pass) readMoved() error {
 	chosen := p.choose()
 	slices.SortStableFunc(chosen, func(a, b reading) int {
@@ -273,8 +273,8 @@ func (p *pass) readMoved() error {
 	return errors.Join(err, p.check(had, nil))
 }
 
-// choose returns whose stacks are read. If that is a subset, restless threads are in it as others are: of the former
-// those that were watched stand for all, who are a random subset of them.
+// choose returns the threads whose stacks are read. In a subset, restless and other threads have the same share. Among
+// the restless ones it prefers watched threads, which are a random subset.
 func (p *pass) choose() (chosen []reading) {
 	var restless, others, queued []*kernel.Thread
 	for _, t := range p.moved {
@@ -307,11 +307,11 @@ func (p *pass) choose() (chosen []reading) {
 	return chosen
 }
 
-// restlessFor is for how many passes a thread counts as restless after it has moved. Where all CPUs are busy, it may be
-// queued for one meanwhile.
+// restlessFor is the number of passes for which a thread counts as restless after it has moved. On a busy host it may
+// be queued for a CPU at some passes in between.
 const restlessFor = 8
 
-// calm notes which threads are restless after a pass.
+// calm updates the restless threads after a pass.
 func (p *pass) calm() {
 	for _, tid := range p.seen {
 		p.restless[tid] = p.passes
@@ -327,12 +327,12 @@ func ofBool(b bool) int {
 	return 0
 }
 
-// reading is of one thread.
+// reading is the reading of one thread's stack.
 type reading struct {
 	thread *kernel.Thread
-	share  time.Duration // what it is credited with
+	share  time.Duration // time that the thread is credited with
 	stack  *sampler.Sample
-	whole  bool // the stack is the one of the pass, whether the thread has moved since or not
+	whole  bool // the stack is of the time of the pass, even if the thread has moved since
 }
 
 func find(some []reading, tid uint32) *reading {
@@ -352,7 +352,7 @@ func shares(of time.Duration, n int) []time.Duration {
 	return out
 }
 
-// read reads the stack of a thread. What languages keep of it elsewhere is not copied.
+// read reads the stack of a thread. Data that language runtimes keep elsewhere is not in a copy.
 func (r *reading) read(p *pass) error {
 	copied, err := p.options.Passes.CopiedStack(r.thread)
 	memory := snapshot.MemoryOf(p.options.Completer.Memory(r.thread.PID), r.thread, copied)
@@ -362,9 +362,9 @@ func (r *reading) read(p *pass) error {
 	return err
 }
 
-// check credits threads that were read, if there are any: it looks whether they have stayed. Those that are next may
-// have moved since the pass has seen them, as reading others takes time. They are where they are now, unless they run
-// or their stacks were copied. After an error no thread is taken to have stayed.
+// check credits the threads in had, whose stacks were read, after a look at whether they have stayed. The threads in
+// next may have moved since the pass saw them, as reading stacks takes time. They count where they are now, unless they
+// run or their stacks were copied. After an error no thread counts as stayed.
 func (p *pass) check(had, next []reading) error {
 	stays := map[uint32]bool{}
 	threads := make([]*kernel.Thread, 0, len(next))
@@ -384,22 +384,22 @@ func (p *pass) check(had, next []reading) error {
 	return err
 }
 
-// later returns a thread as it is now if it has moved and is on no CPU, and else as it was.
+// later returns a thread as it is now if it has moved and is on no CPU, else as it was.
 func later(was, now *kernel.Thread) *kernel.Thread {
 	off := now.State != kernel.Running && now.State != kernel.Ended && !now.Displaced
 	if !off || now.Started != was.Started || now.Switches == was.Switches {
 		return was
 	}
 	if was.Queued >= 0 && (was.State == kernel.Runnable) != (now.State == kernel.Runnable) {
-		return was // time in the queue is not counted by looks
+		return was // looks do not count time in the queue
 	}
 	kept := *now
 	kept.Kernel = slices.Clone(now.Kernel)
 	return &kept
 }
 
-// take credits a thread with being where its stack says. The kernel's part was seen at one moment with the state; the
-// user's was copied then, or was read later and is right only if the thread has stayed.
+// take credits a thread at the place that its stack shows. The kernel part was seen together with the state; the user
+// part was copied then, or was read later and is right only if the thread has stayed.
 func (p *pass) take(r *reading, stays bool) {
 	t, stack := r.thread, r.stack
 	if !stays && !r.whole && stack.Outcome.HasUserPart() {

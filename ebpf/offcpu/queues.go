@@ -6,23 +6,23 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// A look displaces the thread that runs where the reader comes to run. So looks say where threads are queued for a CPU,
-// but not for how long: that the kernel counts, and adds up once the thread has a CPU.
+// A look displaces the thread that runs on the CPU where the reader comes to run. So looks show where threads are
+// queued for a CPU, but not for how long. The kernel counts that time, and adds it up once the thread has a CPU.
 
 // queue is the time that one thread was queued for a CPU.
 type queue struct {
 	started uint64
 	counted time.Duration // by the kernel, until the last look
-	owed    time.Duration // of that, what no place has got; negative: places have got more, as the thread was still queued
-	place   *thread       // where it was queued last, with its share; nil: it was not seen there, or it is a known thread
+	owed    time.Duration // part of counted that no place has got; negative if places got more in advance
+	place   *thread       // where it was last queued, with its share; nil if not seen there, or a known thread
 	looked  uint64        // the number of the last pass that has looked at it
 }
 
-// muchOwed is for how long a thread was queued before a look that has displaced it is taken for where it was queued.
+// muchOwed is how long a thread must have been queued for a look that displaces it to count as its place in the queue.
 const muchOwed = 10 * time.Millisecond
 
-// queueOf returns the queue of a thread that is looked at, with what the kernel has counted since the last look; nil if
-// this kernel does not count.
+// queueOf returns the queue of a thread that is looked at, with the time that the kernel has counted since the last
+// look; nil if this kernel does not count.
 func (p *pass) queueOf(t *kernel.Thread) *queue {
 	if t.Queued < 0 {
 		return nil
@@ -30,7 +30,7 @@ func (p *pass) queueOf(t *kernel.Thread) *queue {
 	q := p.queues[t.TID]
 	if q == nil || q.started != t.Started {
 		q = &queue{started: t.Started, counted: t.Queued}
-		if p.before != 0 && t.Started >= p.before { // it has begun since the last pass
+		if p.before != 0 && t.Started >= p.before { // it has started since the last pass
 			q.counted = 0
 		}
 		p.queues[t.TID] = q
@@ -42,14 +42,15 @@ func (p *pass) queueOf(t *kernel.Thread) *queue {
 	return q
 }
 
-// owe notes time that a thread was queued. Looks that have met it on a CPU or in the queue have taken that for running.
+// owe adds time that a thread was queued. Looks that met the thread on a CPU or in the queue have counted it as
+// running.
 func (p *pass) owe(q *queue, d time.Duration) {
 	q.owed += d
 	p.times[kernel.Runnable] += d
 	p.times[kernel.Running] -= d
 }
 
-// pay gives what is owed to a place where the thread was queued; nil is none.
+// pay credits the owed time to a place where the thread was queued, unless it is nil.
 func (q *queue) pay(place *thread) {
 	if place != nil && q.owed > 0 {
 		place.credit += q.owed
@@ -57,7 +58,7 @@ func (q *queue) pay(place *thread) {
 	}
 }
 
-// unplace forgets where a thread was queued.
+// unplace settles and forgets the place where a thread was queued.
 func (c *Clock) unplace(q *queue) {
 	if q.place != nil {
 		c.settle(q.place)
@@ -65,7 +66,7 @@ func (c *Clock) unplace(q *queue) {
 	}
 }
 
-// leaves notes that a known thread is not where it was. If it was queued there, the kernel has counted that by now.
+// leaves notes that a known thread is no longer where it was. If it was queued, the kernel has counted that by now.
 func (p *pass) leaves(t *thread) {
 	q := p.queues[t.TID]
 	if q == nil || q.started != t.Started {
@@ -93,7 +94,7 @@ func (p *pass) forgetQueues() {
 	}
 }
 
-// askQueues has the time of threads that were queued count for whom Target says now.
+// askQueues asks Target again about the processes of threads that were queued.
 func (p *pass) askQueues() {
 	for _, q := range p.queues {
 		if q.place == nil {

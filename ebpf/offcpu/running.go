@@ -20,8 +20,9 @@ type Running struct {
 	loop    sync.WaitGroup
 }
 
-// Start begins to make passes, rate of them a second. The first one credits the time since Start. Options.Passes need
-// not be set. It returns a *kernel.PermissionError when this process lacks capabilities. Close it after use.
+// Start starts a clock that makes rate passes a second. The first pass credits the time since Start. Options.Passes
+// need not be set. Start returns a *kernel.PermissionError when this process lacks capabilities. Close the Running
+// after use.
 func Start(o Options, rate float64) (*Running, error) {
 	threads, err := kernel.OpenThreads()
 	if err != nil {
@@ -43,10 +44,10 @@ func Start(o Options, rate float64) (*Running, error) {
 	return r, nil
 }
 
-// SetRate changes how many passes are made a second.
+// SetRate changes the number of passes a second.
 func (r *Running) SetRate(rate float64) { r.rate.Store(math.Float64bits(rate)) }
 
-// Stop ends the passes. Use has got all time when it returns.
+// Stop ends the passes. When it returns, Use has got all time.
 func (r *Running) Stop() {
 	r.cancel()
 	r.loop.Wait()

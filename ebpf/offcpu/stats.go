@@ -10,22 +10,22 @@ import (
 // Stats are counted since New.
 type Stats struct {
 	Passes  uint64
-	Threads uint64 // that the last pass has seen
-	Kept    uint64 // of them, those of which a stack is kept
+	Threads uint64 // seen by the last pass
+	Kept    uint64 // part of Threads: threads whose stack is kept
 	Read    uint64 // stacks that were read
-	Dropped uint64 // of them, those whose thread ran meanwhile: they end at a frame that says so
+	Dropped uint64 // part of Read: stacks whose thread ran during the read; they end at a frame that says so
 	Unread  uint64 // stacks that had to be read and were not, beyond MaxReads
-	Wakers  uint64 // waits of which it was seen who ended them
-	// WakersLost are those of which it was not, because too many ended between two passes.
+	Wakers  uint64 // waits whose waker was seen
+	// WakersLost are waits whose waker was not seen, because too many waits ended between two passes.
 	WakersLost uint64
-	// Time is what threads were credited with, in ns, by their state at the passes. The sum over all states is the sum of
-	// all threads' time between passes.
+	// Time is the time that threads were credited with, in ns, by their state at the passes. The sum over all states is
+	// the sum of all threads' time between passes.
 	Time map[string]uint64
-	// Errors are why passes failed, and how often.
+	// Errors are the reasons why passes failed, and how often.
 	Errors map[string]uint64
 }
 
-// times is what threads were credited with, by state.
+// times is the time that threads were credited with, by state.
 type times [kernel.Ended + 1]time.Duration
 
 // byName returns the times that are not 0.

@@ -6,7 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// wakers are those who have ended waits that are not settled yet.
+// wakers are the tasks that ended waits that are not settled yet.
 type wakers struct {
 	wanted bool
 	of     map[uint32]*kernel.Waker // by the thread that waited
@@ -17,7 +17,7 @@ func newWakers(wanted bool) wakers {
 	return wakers{wanted: wanted, of: map[uint32]*kernel.Waker{}}
 }
 
-// SetWakers says whether samples are to have a Waker. An error means that it is as before.
+// SetWakers sets whether samples have a Waker. After an error the setting is as before.
 func (c *Clock) SetWakers(wanted bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,12 +37,12 @@ func (c *Clock) SetWakers(wanted bool) error {
 	return nil
 }
 
-// isOf reports whether a waker has ended the wait that a thread is in, or was in when it was seen.
+// isOf reports whether a waker has ended the wait in which a thread is, or was when it was seen.
 func isOf(w *kernel.Waker, t *kernel.Thread) bool {
 	return w.TID == t.TID && w.Started == t.Started && w.Switches == t.Switches
 }
 
-// ender returns who has ended the wait of a thread, nil if it does not wait or that is not known.
+// ender returns the waker that ended the wait of a thread, nil if the thread does not wait or the waker is not known.
 func (w *wakers) ender(t *kernel.Thread) *kernel.Waker {
 	if by := w.of[t.TID]; by != nil && isOf(by, t) && t.State.Waits() {
 		return by
@@ -50,7 +50,7 @@ func (w *wakers) ender(t *kernel.Thread) *kernel.Waker {
 	return nil
 }
 
-// settleEnded settles what was over when the pass came by, and forgets who has ended it.
+// settleEnded settles the threads in p.ended, and forgets their wakers.
 func (p *pass) settleEnded() error {
 	err := p.readWakers()
 	for i := range p.ended {
@@ -61,8 +61,7 @@ func (p *pass) settleEnded() error {
 	return err
 }
 
-// readWakers takes note of who has ended waits of threads that are known, and of those that the pass has found ended:
-// no more of them than threads are kept.
+// readWakers notes the wakers of known threads and of the threads in p.ended, so it keeps one for each at most.
 func (p *pass) readWakers() error {
 	if !p.wakers.wanted {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// woken notes who ends the wait that a thread is in.
+// woken records the waker that ends the present wait of a thread.
 func (h *host) woken(tid uint32, switches uint64, by string) {
 	h.wakers = append(h.wakers, kernel.Waker{TID: tid, Switches: switches, ByComm: by})
 }
 
-// TestWakers: a waker is in the sample of the wait that it has ended, and in no other, whether the thread has run
-// since, is queued, waits again or has ended; time in the run queue has none.
+// TestWakers: a waker is in the sample of the wait that it ended, and in no other, whether the thread has run since, is
+// queued, waits again or has ended; time in the run queue has no waker.
 func TestWakers(t *testing.T) {
 	h := &host{}
 	for tid := range uint32(5) {
@@ -66,7 +66,7 @@ func TestWakers(t *testing.T) {
 	}
 }
 
-// TestWakerComesLate: who ends a wait between the look at the thread and the end of the pass is kept for the next one.
+// TestWakerComesLate: a waker between the look at the thread and the end of the pass is kept for the next pass.
 func TestWakerComesLate(t *testing.T) {
 	h := &host{}
 	h.set(1, kernel.Sleeping, 1)
@@ -76,7 +76,7 @@ func TestWakerComesLate(t *testing.T) {
 	}
 	h.pass(t, c, 10)
 	h.woken(1, 1, "late")
-	h.pass(t, c, 10) // which sees the thread where it was
+	h.pass(t, c, 10) // which finds the thread in its place
 	h.set(1, kernel.Running, 1)
 	h.pass(t, c, 10)
 	if want := (credit{1, 100, kernel.Sleeping, unwind.Complete, 10, "late"}); len(h.got) != 1 || h.got[0] != want {
@@ -84,7 +84,7 @@ func TestWakerComesLate(t *testing.T) {
 	}
 }
 
-// TestSetWakers: what cannot be had is refused, and nothing is read that nobody wants.
+// TestSetWakers: an impossible setting is refused, and unwanted wakers are not read.
 func TestSetWakers(t *testing.T) {
 	h := &host{failing: true}
 	c := newClock(h)

@@ -16,12 +16,13 @@ import (
 const (
 	// maxPlaces is the most places of one probe.
 	maxPlaces = 256
-	// typeIndirect is the type of functions whose implementation a resolver chooses when a program starts: STT_GNU_IFUNC.
+	// typeIndirect is the type of functions whose implementation a resolver chooses at the start of a program:
+	// STT_GNU_IFUNC.
 	typeIndirect = elf.SymType(10)
 )
 
-// functions returns the functions of the file that the probe names: all of that name, those of the default version, and
-// instead of one with several implementations all of these.
+// functions returns the functions of the file that the probe names: all with that name, in the default version, and all
+// implementations of a function that has several.
 func (p *Probe) functions(f *elf.File, c *code) (found []elf.Symbol, err error) {
 	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
 		symbols, err := table()
@@ -83,8 +84,8 @@ func (p *Probe) named(symbols []elf.Symbol) (found []elf.Symbol) {
 	return found
 }
 
-// matcher returns whether a symbol is one that the probe names: by the symbol itself, by its name in the source, as
-// ns::Class::f, or by a pattern with * or ? of either.
+// matcher returns a function that reports whether the probe names a symbol: by the symbol itself, by its name in the
+// source, such as ns::Class::f, or by a pattern of either with * or ?.
 func (p *Probe) matcher() func(name string) bool {
 	isPattern := strings.ContainsAny(p.Symbol, "*?")
 	isSource := strings.Contains(p.Symbol, "::")
@@ -109,7 +110,7 @@ func (p *Probe) matcher() func(name string) bool {
 // code is the code of a probe's file, which is read when a function is followed.
 type code struct {
 	path   string
-	file   *elffile.File // nil: not opened yet
+	file   *elffile.File // nil if not opened yet
 	finder *codeflow.Finder
 }
 
@@ -134,7 +135,7 @@ func (c *code) close() {
 	}
 }
 
-// checkInstruction returns an error unless an instruction of the function begins at the probe's offset.
+// checkInstruction returns an error unless an instruction of the function starts at the probe's offset.
 func (p *Probe) checkInstruction(c *code, function elf.Symbol) error {
 	flow, err := c.follow(function)
 	if err != nil {
@@ -155,7 +156,7 @@ func (p *Probe) checkInstruction(c *code, function elf.Symbol) error {
 }
 
 // exits returns the addresses of the instructions by which a function returns to its caller, or jumps to another
-// function that does so in its place.
+// function that returns in its place.
 func (p *Probe) exits(c *code, function elf.Symbol) (addresses []uint64, err error) {
 	const otherwise = "unsafe-uretprobe has the kernel replace the return address instead, which aborts programs " +
 		"that throw through the function, and Go programs"
@@ -190,7 +191,7 @@ func (p *Probe) certainExits(c *code, function elf.Symbol) (addresses []uint64, 
 	return addresses, nil
 }
 
-// implementations returns the functions that a resolver chooses from: those whose address it computes.
+// implementations returns the functions that a resolver chooses from: the functions whose addresses it computes.
 func (c *code) implementations(resolver elf.Symbol) (found []elf.Symbol, err error) {
 	flow, err := c.follow(resolver)
 	if err != nil {

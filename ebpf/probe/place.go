@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// Events returns where the kernel has to put the probe: one place, or of a USDT probe as many as the compiler made of
-// it. It reads the file.
+// Events returns the places where the kernel has to put the probe: one, or several for a USDT probe, for a pattern and
+// for a function with several returns. It reads the file.
 func (p *Probe) Events() ([]kernel.ProbeEvent, error) {
 	of := kernel.ProbeEvent{Type: p.Type, Period: p.Period}
 	switch p.Type {
@@ -125,7 +125,7 @@ func (p *Probe) placesIn(
 	return places, nil
 }
 
-// fileOffset returns where in the file an address of code or data lies.
+// fileOffset returns the offset in the file of an address of code or data.
 func fileOffset(f *elf.File, vaddr uint64) (uint64, error) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && vaddr >= p.Vaddr && vaddr-p.Vaddr < p.Filesz {
@@ -177,7 +177,7 @@ func (p *Probe) usdt(f *elf.File, of kernel.ProbeEvent) (places []kernel.ProbeEv
 	return places, nil
 }
 
-// eachNote yields the descriptors of the notes of USDT probes, and ends where one does not fit.
+// eachNote yields the descriptors of the notes of USDT probes, and ends at a note that does not fit.
 func eachNote(b []byte, order binary.ByteOrder) func(yield func([]byte) bool) {
 	padded := func(n uint64) uint64 { return (n + 3) &^ 3 }
 	return func(yield func([]byte) bool) {
@@ -195,8 +195,8 @@ func eachNote(b []byte, order binary.ByteOrder) func(yield func([]byte) bool) {
 	}
 }
 
-// place returns where a note says that the probe is, if it is the one. Its addresses are as of before prelink, which
-// moved base with them.
+// place returns the addresses in a note if it is of the probe. A note has addresses from before prelink, which moved
+// base by the same distance.
 func (p *Probe) place(note []byte, order binary.ByteOrder, base uint64) (vaddr, semaphore uint64, ok bool) {
 	const fixed = 24
 	if len(note) < fixed {
@@ -218,7 +218,7 @@ func (p *Probe) place(note []byte, order binary.ByteOrder, base uint64) (vaddr, 
 	return vaddr, semaphore, true
 }
 
-// cut returns the text before the first zero, and what follows that.
+// cut returns the text before the first zero byte, and the bytes after it.
 func cut(b []byte) (string, []byte) {
 	for i, c := range b {
 		if c == 0 {

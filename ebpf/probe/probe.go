@@ -1,5 +1,5 @@
-// Package probe reads what says where stacks are taken: links such as uprobe:/bin/bash:readline. It finds the place in
-// its file, and says of what kind the samples are.
+// Package probe parses the links that say where stacks are taken, such as uprobe:/bin/bash:readline. It finds the place
+// in the file, and the kind of the samples.
 package probe
 
 import (
@@ -16,23 +16,23 @@ type Probe struct {
 	Link string // as it was given
 
 	Type   string // one of Types
-	Path   string // of uprobe, uretprobe and usdt: the file
-	Group  string // of usdt the provider, of tracepoint the group
+	Path   string // for uprobe, uretprobe and usdt: the file
+	Group  string // for usdt the provider, for tracepoint the group
 	Symbol string // function, or name of the USDT probe, tracepoint or event
 	Offset uint64 // from the symbol on
 
-	Name   string // of the profile type; "" for that of Series
-	Value  Value  // what is added up; Calls if it is not said
-	Int    bool   // the value is an int of 32 bits: the upper half of its register means nothing
+	Name   string // of the profile type; "" means the result of Series
+	Value  Value  // the number that is added up; Calls by default
+	Int    bool   // the value is a 32-bit int: the upper half of its register is undefined
 	Unit   string // of the value: count, bytes or nanoseconds
-	Period uint64 // after how many hits one is sampled
+	Period uint64 // one of this many hits is sampled
 }
 
-// Value is a number that a probe adds up: -1 for how often it was hit, 0 for what the function returns, else the number
-// of an argument.
+// Value is the number that a probe adds up: -1 for the number of hits, 0 for the result of the function, else the
+// number of an argument.
 type Value int
 
-// The values that are no argument.
+// The values that are not arguments.
 const (
 	Calls    Value = -1
 	Returned Value = 0
@@ -44,7 +44,7 @@ const MaxArgument = 6
 // MaxPeriod limits Probe.Period.
 const MaxPeriod = 1 << 31
 
-// Types are the types of probes, and what follows them in a link.
+// Types returns the types of probes, and the form of their links.
 func Types() map[string]string {
 	return map[string]string{
 		"uprobe":           "uprobe:PATH:FUNCTION[+OFFSET]",
@@ -58,8 +58,8 @@ func Types() map[string]string {
 	}
 }
 
-// Parse reads a link: a place, and after blanks options such as value=arg1. The error says what is wrong in it, and
-// what would be right.
+// Parse parses a link: a place, and after blanks options such as value=arg1. The error describes the mistake and the
+// right form.
 func Parse(link string) (Probe, error) {
 	p := Probe{Link: link, Value: Calls, Unit: "count", Period: 1}
 	fields := strings.Fields(link)
@@ -127,7 +127,7 @@ func lastColon(s string) int {
 	return -1
 }
 
-// parseOffset takes the offset from the symbol.
+// parseOffset splits the offset off the symbol.
 func (p *Probe) parseOffset(form string) error {
 	symbol, offset, ok := strings.Cut(p.Symbol, "+")
 	if !ok || p.Type != "uprobe" && p.Type != "kprobe" {
@@ -185,7 +185,7 @@ func (p *Probe) parseValue(text string) error {
 	return nil
 }
 
-// check returns an error for options that do not go together.
+// check returns an error for options that exclude each other.
 func (p *Probe) check() error {
 	switch {
 	case p.Value == Returned && p.Type != "uretprobe" && p.Type != "unsafe-uretprobe":
@@ -203,7 +203,7 @@ func (p *Probe) check() error {
 
 var notInNames = regexp.MustCompile(`[^a-zA-Z0-9_]+`)
 
-// Series is the name of the profiles, the first part of their type in Pyroscope.
+// Series returns the name of the profiles, the first part of their type in Pyroscope.
 func (p *Probe) Series() string {
 	if p.Name != "" {
 		return p.Name

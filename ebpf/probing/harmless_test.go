@@ -15,8 +15,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestReturnsAreHarmless: programs whose functions throw exceptions, or whose stacks move, print below a uretprobe what
-// they print without one, and each return is a hit.
+// TestReturnsAreHarmless: programs whose functions throw exceptions, or whose stacks move, print the same with and
+// without a uretprobe, and each return is a hit.
 func TestReturnsAreHarmless(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "g++")
@@ -51,7 +51,7 @@ func TestReturnsAreHarmless(t *testing.T) {
 	}
 }
 
-// TestRefusesTheMiddleOfInstructions: a probe inside an instruction would change what the program computes.
+// TestRefusesTheMiddleOfInstructions: a probe inside an instruction would change the results of the program.
 func TestRefusesTheMiddleOfInstructions(t *testing.T) {
 	need.Tools(t, "g++")
 	if runtime.GOARCH != "amd64" {

@@ -29,15 +29,16 @@ import (
 // calls is how often the program calls its function: less than a buffer holds.
 const calls = 100
 
-// seen is what a probe has seen of the program.
+// seen is the result of a probe at the program.
 type seen struct {
 	samples, sum uint64
 	whole        uint64 // samples with a whole stack
 	depth        []int  // of their stacks
 }
 
-// TestCalls: each call of a function is a hit, of a uprobe, a uretprobe and a USDT probe with its semaphore; arguments
-// and results add up to what the program computes, stacks are whole, and probes that cannot be do not hinder others.
+// TestCalls: each call of a function is a hit, of a uprobe, a uretprobe and a USDT probe with its semaphore. The sums
+// of arguments and results are right, stacks are whole, and a probe that cannot be attached does not affect other
+// probes.
 func TestCalls(t *testing.T) {
 	need.Root(t)
 	program := compileProbed(t)
@@ -83,8 +84,8 @@ func compileC(t *testing.T, source, name string) string {
 	return program
 }
 
-// TestInts: an int is the lower half of its register, -1 says that the function has failed, and a value whose upper
-// half is taken for a part of it is dropped and counted.
+// TestInts: an int is the lower half of its register, -1 means that the function has failed, and a value with a wrong
+// upper half is dropped and counted.
 func TestInts(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")
@@ -104,7 +105,7 @@ func TestInts(t *testing.T) {
 	require.EqualValues(t, calls, stats.Dropped)
 }
 
-// TestReplacedFile: after another file has taken the place of a probe's file, calls of both are seen.
+// TestReplacedFile: after a probe's file is replaced, calls in both files are seen.
 func TestReplacedFile(t *testing.T) {
 	need.Root(t)
 	program, update := compileProbed(t), compileProbed(t)
@@ -139,7 +140,7 @@ func TestReplacedFile(t *testing.T) {
 	require.EqualValues(t, 1, p.Stats().Attached, "processes may still run the file that was removed")
 }
 
-// requireWhole: all stacks of a probe are whole, and as deep.
+// requireWhole: all stacks of a probe are whole, and equally deep.
 func requireWhole(t *testing.T, found map[string]*seen) {
 	t.Helper()
 	for name, of := range found {
@@ -176,7 +177,7 @@ func TestKernelEvents(t *testing.T) {
 	})
 }
 
-// runProbed runs the program below probes, and returns what each has seen by the name and unit of its kind.
+// runProbed runs the program with probes, and returns the results of each by the name and unit of its kind.
 func runProbed(t *testing.T, program string, links []string) (map[string]*seen, Stats) {
 	t.Helper()
 	return runProbedTo(t, program, links, nil)
@@ -264,8 +265,8 @@ func add(found map[string]*seen, s *sampler.Sample) {
 	of.depth = append(of.depth, len(s.User))
 }
 
-// TestSteppedInstruction: where the CPU steps over a copy of a probed instruction, the function is the leaf, and not
-// the page of copies, which is nobody's code.
+// TestSteppedInstruction: where the CPU single-steps a copy of a probed instruction, the function is the leaf, and not
+// the page of copies, which belongs to no code.
 func TestSteppedInstruction(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")

@@ -1,4 +1,4 @@
-// Package probing keeps probes attached, and makes samples of what they see.
+// Package probing keeps probes attached, and makes samples of their hits.
 package probing
 
 import (
@@ -19,26 +19,26 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// interval is how long hits may lie in the kernel's buffers.
+// interval is how long hits may stay in the kernel's buffers.
 const interval = 200 * time.Millisecond
 
-// Completer opens probes, and walks stacks; *sampler.Sampler does.
+// Completer opens probes and walks stacks; *sampler.Sampler implements it.
 type Completer interface {
 	OpenProbes() (*kernel.Probes, error)
 	CatchUp(until uint64) error
 	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
 }
 
-// Options say who completes stacks, and who gets them.
+// Options select the processes whose hits are sampled, and the receiver of the samples.
 type Options struct {
 	Completer Completer
-	// Target says whom the samples of a process count for, and whether they are wanted at all.
+	// Target returns the target of a process's samples, and whether they are wanted at all.
 	Target func(pid uint32) (t *target.Target, wanted bool)
-	// Use gets each sample. It is valid until Use returns, which may not call the Prober.
+	// Use gets each sample. The sample is valid until Use returns. Use must not call the Prober.
 	Use func(*sampler.Sample)
 }
 
-// Config says what is sampled.
+// Config configures a Prober.
 type Config struct {
 	Probes                   []probe.Probe
 	UserStacks, KernelStacks bool
@@ -48,12 +48,12 @@ type Config struct {
 type Stats struct {
 	Attached uint64 // probes that are attached now
 	Failed   uint64 // probes that could not be attached
-	Hits     uint64 // samples of processes that are wanted
-	Dropped  uint64 // values above maxValue, which add nothing: the argument may be an int
+	Hits     uint64 // samples of wanted processes
+	Dropped  uint64 // values above maxValue, which are not added: the argument may be an int
 	Lost     uint64 // samples that were not taken because the kernel's buffer was full
-	// Failure is why probes of the configuration are not attached; nil if all are.
+	// Failure is the reason why probes of the configuration are not attached; nil if all are.
 	Failure error
-	// Errors are why probes are not attached, or their hits not read, and how often that came.
+	// Errors are the reasons why probes are not attached or their hits not read, and how often each occurred.
 	Errors map[string]uint64
 }
 
@@ -76,34 +76,34 @@ func Counters() []counter.Row[Stats] {
 	}
 }
 
-// Prober keeps probes attached. The zero Config has none, and costs nothing. Safe for concurrent use.
+// Prober keeps probes attached. With the zero Config it has no probes, at no cost. It is safe for concurrent use.
 type Prober struct {
 	options Options
 
 	mu      sync.Mutex
 	config  Config
 	stopped bool
-	probes  *kernel.Probes // nil: there are none
-	// attached are the probes that are, by how they were asked for; byNumber by how the kernel calls them.
+	probes  *kernel.Probes // nil if there are none
+	// attached are the attached probes by their links, byNumber by the kernel's numbers.
 	attached map[probe.Probe]*places
 	byNumber map[int]attached
 	reading  sync.WaitGroup
 	stats    Stats
-	lost     uint64 // of the probes before
+	lost     uint64 // of earlier values of probes
 	errors   limit.Texts
 }
 
-// places are where a probe is attached: in its file, and in the files that were at its path before, which processes may
+// places are the places where a probe is attached: in its file, and in earlier files at its path, which processes may
 // still run.
 type places struct {
-	file    os.FileInfo // the newest file; nil: the probe is in no file
+	file    os.FileInfo // the newest file; nil if the probe is in no file
 	numbers []int       // of the kernel's probes, the newest last
 }
 
-// maxFiles is the number of files of one path that a probe stays attached in.
+// maxFiles is the number of files at one path in which a probe stays attached.
 const maxFiles = 4
 
-// attached is a probe that is.
+// attached is an attached probe.
 type attached struct {
 	probe.Probe
 	kind kind.Kind
@@ -116,10 +116,10 @@ func New(o Options) *Prober {
 	}
 }
 
-// Update makes a configuration current. Probes that it does not have are detached, those that both have go on. It
-// cannot fail: probes that cannot be attached are counted, and tried again by Retry.
+// Update makes a configuration current. It detaches the probes that the configuration does not have, and keeps the
+// probes that both have. It cannot fail: probes that cannot be attached are counted, and Retry tries them again.
 func (p *Prober) Update(c Config) {
-	p.Flush() // as the old one wanted it
+	p.Flush() // by the old configuration
 	p.mu.Lock()
 	p.config = c
 	wanted := map[probe.Probe]bool{}
@@ -138,7 +138,7 @@ func (p *Prober) Update(c Config) {
 	p.close(idle)
 }
 
-// Retry attaches the probes that could not be attached before, and those whose file was replaced by another one.
+// Retry attaches the probes that could not be attached before, and the probes whose file was replaced.
 func (p *Prober) Retry() {
 	p.mu.Lock()
 	p.attach()
@@ -147,7 +147,7 @@ func (p *Prober) Retry() {
 	p.close(idle)
 }
 
-// detach takes the first count places of a probe away. The caller holds p.mu.
+// detach removes the first count places of a probe. The caller holds p.mu.
 func (p *Prober) detach(at *places, count int) {
 	for _, number := range at.numbers[:count] {
 		p.note(p.probes.Remove(number))
@@ -156,7 +156,7 @@ func (p *Prober) detach(at *places, count int) {
 	at.numbers = at.numbers[count:]
 }
 
-// attach attaches the probes that are not. The caller holds p.mu.
+// attach attaches the probes that are not attached. The caller holds p.mu.
 func (p *Prober) attach() {
 	p.stats.Failed, p.stats.Failure = 0, nil
 	for _, link := range p.config.Probes {
@@ -172,7 +172,7 @@ func (p *Prober) attach() {
 }
 
 func (p *Prober) attachOne(link probe.Probe) error {
-	var file os.FileInfo // of before its functions are looked for: another file may come meanwhile
+	var file os.FileInfo // read before the search for functions, as the file may be replaced during it
 	var noFile error
 	if link.Path != "" {
 		file, noFile = os.Stat(link.Path)
@@ -207,8 +207,8 @@ func (p *Prober) attachOne(link probe.Probe) error {
 	return nil
 }
 
-// replaced reports whether another file is at the probe's path now. A missing file is no other file: it may be written
-// at this moment.
+// replaced reports whether another file is at the probe's path now. A missing file does not count: it may be in the
+// middle of being written.
 func (at *places) replaced(link probe.Probe) bool {
 	if at.file == nil {
 		return false
@@ -217,7 +217,7 @@ func (at *places) replaced(link probe.Probe) bool {
 	return err == nil && !os.SameFile(at.file, now)
 }
 
-// release gives up the buffers when nothing is attached. The caller holds p.mu, and closes what this returns.
+// release returns the buffers for closing if no probe is attached. The caller holds p.mu.
 func (p *Prober) release() *kernel.Probes {
 	if len(p.attached) > 0 {
 		return nil
@@ -227,7 +227,7 @@ func (p *Prober) release() *kernel.Probes {
 	return idle
 }
 
-// close ends the reading of probes that nobody uses any more.
+// close stops and closes probes that are no longer used.
 func (p *Prober) close(probes *kernel.Probes) {
 	if probes == nil {
 		return
@@ -259,7 +259,7 @@ func (p *Prober) read(probes *kernel.Probes) {
 	}
 }
 
-// Flush hands to Use what was hit until now.
+// Flush hands all hits until now to Use.
 func (p *Prober) Flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -283,7 +283,7 @@ func (p *Prober) use(h *kernel.ProbeHit) {
 	if !ok || h.PID == 0 { // the idle task
 		return
 	}
-	p.note(p.options.Completer.CatchUp(h.Time)) // the process may have begun since drain caught up
+	p.note(p.options.Completer.CatchUp(h.Time)) // the process may have started since drain caught up
 	target, wanted := p.options.Target(h.PID)
 	if !wanted {
 		return
@@ -292,7 +292,7 @@ func (p *Prober) use(h *kernel.ProbeHit) {
 	if !sensible {
 		p.stats.Dropped++
 	}
-	if value == 0 { // nothing to add up
+	if value == 0 { // no value to add
 		return
 	}
 	if !p.config.KernelStacks {
@@ -307,11 +307,11 @@ func (p *Prober) use(h *kernel.ProbeHit) {
 	p.options.Use(s)
 }
 
-// maxValue is the largest value that is added: what is beyond is no size and no duration, and sums must not overflow.
+// maxValue is the largest value that is added: larger ones are neither sizes nor durations, and sums must not overflow.
 const maxValue = 1 << 40
 
-// value returns what a hit adds. The numbers from -4096 to -1, of 32 and of 64 bits, add nothing: by them functions say
-// that they failed. A value above maxValue is not sensible.
+// value returns the value that a hit adds. Numbers from -4096 to -1, of 32 and of 64 bits, count as 0: functions return
+// them for errors. A value above maxValue is not sensible.
 func (a *attached) value(h *kernel.ProbeHit) (value uint64, sensible bool) {
 	switch {
 	case a.Value == probe.Calls:
@@ -335,7 +335,7 @@ func (a *attached) value(h *kernel.ProbeHit) (value uint64, sensible bool) {
 	return value * h.Hits, true
 }
 
-// Stop detaches all probes for good. Use has got all hits when it returns.
+// Stop detaches all probes for good. When it returns, Use has got all hits.
 func (p *Prober) Stop() {
 	p.Flush()
 	p.mu.Lock()
@@ -353,7 +353,7 @@ func (p *Prober) note(err error) {
 	}
 }
 
-// Stats returns what was counted. It is the caller's.
+// Stats returns the counters. The caller owns the result.
 func (p *Prober) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

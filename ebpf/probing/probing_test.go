@@ -12,7 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// late knows of a process once it has caught up.
+// late knows a process after it has caught up.
 type late struct {
 	known  bool
 	times  int
@@ -33,8 +33,8 @@ func (l *late) CompleteHit(*kernel.ProbeHit) *sampler.Sample {
 	return &sampler.Sample{Sample: &kernel.Sample{}}
 }
 
-// TestHitOfNewProcess: a hit of a process that has begun since the Completer last caught up counts. The Completer
-// catches up once for all hits of before that.
+// TestHitOfNewProcess: a hit of a process that has started since the Completer last caught up counts. The Completer
+// catches up once for all earlier hits.
 func TestHitOfNewProcess(t *testing.T) {
 	completer, used := &late{}, 0
 	p := New(Options{

@@ -11,7 +11,7 @@ import (
 )
 
 // TestRedZone: a probe at an instruction that the kernel may replace by a call does not damage the program: it is
-// refused where it would, and elsewhere in the function it is not.
+// refused where it would do so, but not elsewhere in the function.
 func TestRedZone(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")
@@ -19,7 +19,7 @@ func TestRedZone(t *testing.T) {
 	out, err := exec.Command("gcc", "-O1", "-o", program, "testdata/redzone.c").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	// The program ends with an error if something was changed.
+	// The program ends with an error if its data was changed.
 	_, stats := runProbed(t, program, []string{"uprobe:" + program + ":changed+18"})
 	require.EqualValues(t, 1, stats.Attached+stats.Failed)
 	for text := range stats.Errors {

@@ -31,8 +31,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// chains are the deepest stacks of testdata/returns.cc, from main on; each of its stacks is the begin of one. In place
-// of "..." may be any functions.
+// chains are the deepest stacks of testdata/returns.cc, from main on; each of its stacks is the start of a chain. "..."
+// stands for any functions.
 var chains = []string{
 	"nested outer middle inner burn",
 	"recursion" + strings.Repeat(" recurse", 21) + " burn",
@@ -54,7 +54,7 @@ var chains = []string{
 	"waits asks __libc_read",
 }
 
-// returning are the functions with a return probe. One is there twice.
+// returning are the functions with a return probe. One is in the list twice.
 var returning = []string{
 	"nested", "outer", "middle", "inner", "recursion", "recurse", "target", "jumps", "tails", "pushes", "steps", "traps",
 	"deeper", "jumper", "leaves", "handler", "interrupted", "signals", "_ZN3dog6speaksEv", "catcher", "exceptions",
@@ -65,9 +65,9 @@ var returning = []string{
 const root = "_start __libc_start_main __libc_start_call_main main"
 
 // TestStacksThroughReturnProbes: stacks through functions whose return addresses the kernel has replaced for return
-// probes, as other tools use them, are whole, and have the functions that have called each other: where the kernel
-// walks, and of new processes where user space does; of samples, of hits of other probes and of threads that wait. So
-// are stacks of threads that the kernel handles a probe of, which are in the midst of an instruction then.
+// probes, as other tools use them, are whole, and have the functions that called each other: where the kernel walks,
+// and in new processes where user space walks; in samples, in hits of other probes and in waiting threads. The same
+// holds for stacks of threads that are in the middle of an instruction because the kernel handles a probe of it.
 func TestStacksThroughReturnProbes(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "g++")
@@ -130,7 +130,7 @@ func TestStacksThroughReturnProbes(t *testing.T) {
 			text := p.stack(sample)
 			if chain := chainOf(text); chain != "" {
 				hits[chain]++
-			} else if text != "incomplete 0x7fffffffe000 inner burn" { // of a process that has just begun
+			} else if text != "incomplete 0x7fffffffe000 inner burn" { // of a process that has just started
 				p.wrong["hit: "+text]++
 			}
 		},
@@ -173,13 +173,12 @@ func TestStacksThroughReturnProbes(t *testing.T) {
 	}
 }
 
-// notRead are outcomes of busy machines: of programs that end before anything is known of them, or whose stack is not
-// mapped yet.
+// notRead are outcomes on busy machines: of programs that end before they are known, or whose stack is not mapped yet.
 var notRead = map[unwind.Outcome]bool{
 	unwind.ProcessUnknown: true, unwind.PageMissing: true, unwind.RecordsLost: true, unwind.UnreadableStack: true,
 }
 
-// What probes are at, as perf_event_open has it.
+// The places of probes, as in perf_event_open.
 const (
 	entryProbes  = 0
 	returnProbes = 1
@@ -192,10 +191,10 @@ type returnProgram struct {
 	path      string
 	functions []elf.Symbol // sorted by address; names of one address one after the other
 	offsets   map[string]uint64
-	waiting   uint32 // the PID of one that waits
+	waiting   uint32 // the PID of a process that waits
 
 	samples      int
-	whole, wrong map[string]int // by chain, and by what they are
+	whole, wrong map[string]int // by chain, and by text
 	missing      map[string]int
 }
 
@@ -212,7 +211,7 @@ func (p *returnProgram) build(t *testing.T, path string) {
 	symbols, err := file.Symbols()
 	require.NoError(t, err)
 	for _, s := range symbols {
-		if s.Name == "__restore_rt" { // what a signal handler returns to
+		if s.Name == "__restore_rt" { // the return address of a signal handler
 			s.Size = 16
 		}
 		if elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Size == 0 {
@@ -265,14 +264,14 @@ func (p *returnProgram) judge(s *sampler.Sample) {
 	case strings.HasPrefix(text, "incomplete 0x"): // the trampoline, or an address outside of code
 		p.missing[text]++
 	case notRead[s.Outcome], !s.Outcome.Complete() && !slices.ContainsFunc(strings.Fields(text), isInChains):
-		return // the latter before main, in code without CFI
+		return // the second case is before main, in code without CFI
 	default:
 		p.wrong[fmt.Sprintf("%s, in user mode %v, walked by %d: %s", s.Outcome, s.InUser, s.Finish, text)]++
 	}
 	p.samples++
 }
 
-// report fails the test for what should not be.
+// report fails the test if there are wrong stacks.
 func (p *returnProgram) report(t *testing.T, name string) {
 	for _, chain := range slices.Sorted(maps.Keys(p.whole)) {
 		t.Logf("%s: %5d %s", name, p.whole[chain], chain)
@@ -282,15 +281,15 @@ func (p *returnProgram) report(t *testing.T, name string) {
 		t.Logf("%s: %5d %s", name, p.missing[text], text)
 		missing += p.missing[text]
 	}
-	// The kernel has no list in a process that ends, and none with the innermost function just while it handles its
-	// begin. A trap at an instruction that pops a word is one of such an instruction that was just done, now and then.
+	// The kernel has no list in a process that ends, and a list without the innermost function while it handles the
+	// function's entry. A trap at an instruction that pops a word is now and then reported right after the pop.
 	require.LessOrEqual(t, missing, p.samples/100, "of %d stacks end outside of code", p.samples)
 	for _, text := range slices.Sorted(maps.Keys(p.wrong)) {
 		t.Errorf("%s: %d of %d samples: %s", name, p.wrong[text], p.samples, text)
 	}
 }
 
-// checkWaiting looks at the process that waits, as headwater stack does.
+// checkWaiting checks the process that waits, as headwater stack does.
 func (p *returnProgram) checkWaiting(t *testing.T) {
 	taker, err := snapshot.Open(p.waiting)
 	require.NoError(t, err)
@@ -301,7 +300,7 @@ func (p *returnProgram) checkWaiting(t *testing.T) {
 	require.Equal(t, root+" waits asks __libc_read", p.stack(stacks[0].Sample))
 }
 
-// chainOf returns the first of chains that a stack is the begin of; "" if there is none.
+// chainOf returns the first of chains that starts with a stack; "" if there is none.
 func chainOf(text string) string {
 	rest, ok := strings.CutPrefix(text+" ", root+" ")
 	if !ok {
@@ -339,7 +338,7 @@ func (p *returnProgram) stack(s *sampler.Sample) string {
 	return strings.Join(names, " ")
 }
 
-// betterName returns that of two names of one address that chains have.
+// betterName returns the one of two names of the same address that chains have.
 func betterName(a, b string) string {
 	if strings.Contains(b, "speaks") {
 		return "speaks"

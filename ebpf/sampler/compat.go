@@ -16,13 +16,12 @@ const (
 	ebp = 5
 )
 
-// i386Registers are the DWARF numbers that registers have in 32-bit code, by those of
-// x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp.
+// i386Registers are the i386 DWARF numbers of the registers with the x86-64 numbers 0 to 7: rax, rdx, rcx, rbx, rsi,
+// rdi, rbp, rsp.
 var i386Registers = [...]uint16{0, 2, 1, 3, 6, 7, ebp, esp}
 
-// walkCompat walks the stack of a 32-bit task on a 64-bit kernel, which the kernel
-// copied and did not walk: by complete call frame information, and by frame pointers
-// where there is none. Without a copy the sample stays as it is.
+// walkCompat walks the stack of a 32-bit task on a 64-bit kernel, which the kernel copied but did not walk: by complete
+// call frame information, or by frame pointers where there is none. Without a copy the sample stays as it is.
 func walkCompat(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	if !s.Stack.Exists() || !s.Regs.Full {
 		return
@@ -47,7 +46,7 @@ type compatWalker struct {
 	viaFP   bool // the current frame was found by a frame record
 }
 
-// walk goes from the leaf to the root.
+// walk walks from the leaf to the root.
 func (w *compatWalker) walk(f cfi.Frame) unwind.Outcome {
 	for range maxFrames {
 		if o := w.find(f.Lookup()); o != unwind.Unset {
@@ -56,7 +55,7 @@ func (w *compatWalker) walk(f cfi.Frame) unwind.Outcome {
 		}
 		call, bias, ok := w.callFrame(&f)
 		if ok && call.Signal {
-			f.Exact = true // the trampoline: nobody called it
+			f.Exact = true // a signal trampoline is not called
 		}
 		w.add(&f)
 		caller, o := w.byFramePointer, unwind.Unset
@@ -70,8 +69,8 @@ func (w *compatWalker) walk(f cfi.Frame) unwind.Outcome {
 	return unwind.DepthLimit
 }
 
-// callFrame returns the call frame information about a frame, false where there is none. That about a
-// trampoline ends where the pc is during its system call, which is its last instruction.
+// callFrame returns the call frame information of a frame, false if there is none. The information of a trampoline ends
+// at the pc that it has during its system call, which is its last instruction.
 func (w *compatWalker) callFrame(f *cfi.Frame) (call unwind.CallFrame, bias uint64, ok bool) {
 	if call, bias, ok = w.view.CallFrame(f.Lookup()); ok || !f.Exact {
 		return call, bias, ok
@@ -95,7 +94,7 @@ func (w *compatWalker) add(f *cfi.Frame) {
 	addFrame(w.view, w.sample, &unwind.Regs{PC: f.PC, FP: fp, Exact: f.Exact, ViaFP: w.viaFP})
 }
 
-// byCallFrame goes to the caller by call frame information.
+// byCallFrame returns the caller's frame by call frame information.
 func (w *compatWalker) byCallFrame(f *cfi.Frame, call *unwind.CallFrame, bias uint64) (cfi.Frame, unwind.Outcome) {
 	rules := cfi.Rules{Row: call.Row, ReturnRegister: call.ReturnRegister, Signal: call.Signal}
 	caller, end, _ := w.machine.Step(f, &rules, bias, w.memory)
@@ -113,8 +112,8 @@ func (w *compatWalker) byCallFrame(f *cfi.Frame, call *unwind.CallFrame, bias ui
 	return caller, unwind.Unset
 }
 
-// byFramePointer goes to the caller by the frame record at ebp: that of the caller, then
-// the return address. Where the kernel starts a program there is no caller.
+// byFramePointer returns the caller's frame by the frame record at ebp: the caller's ebp, then the return address. The
+// code at which the kernel starts a program has no caller.
 func (w *compatWalker) byFramePointer(f *cfi.Frame) (cfi.Frame, unwind.Outcome) {
 	if w.view.Outermost(f.Lookup()) {
 		return cfi.Frame{}, unwind.Complete
@@ -130,7 +129,7 @@ func (w *compatWalker) byFramePointer(f *cfi.Frame) (cfi.Frame, unwind.Outcome) 
 		return caller, w.atZero(fp)
 	}
 	if w.view.Mapped(caller.PC-1) != unwind.Unset {
-		return caller, unwind.NoRow // what looked like a frame record is not one
+		return caller, unwind.NoRow // it is no frame record
 	}
 	caller.Regs.Set(ebp, uint64(binary.LittleEndian.Uint32(record[:])))
 	caller.Regs.Set(esp, fp+uint64(len(record)))
@@ -138,7 +137,7 @@ func (w *compatWalker) byFramePointer(f *cfi.Frame) (cfi.Frame, unwind.Outcome) 
 	return caller, unwind.Unset
 }
 
-// atZero is what a return address of zero means: the end of the stack, if that may be there.
+// atZero returns the outcome of a return address of zero: the end of the stack, if the stack can end there.
 func (w *compatWalker) atZero(addr uint64) unwind.Outcome {
 	if w.sample.Stack.EndsAt(addr) {
 		return unwind.CompleteFP

@@ -17,15 +17,15 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestCompiler: a compiler's work goes through thousands of pages of text, and walks do not miss each of them once. A
-// sample that missed carries a copy of its stack.
+// TestCompiler: a compiler runs through thousands of pages of text, and walks do not miss each of them once. A sample
+// that missed carries a copy of its stack.
 func TestCompiler(t *testing.T) {
 	need.Tools(t, "clang-19")
 	source, err := filepath.Abs("../../integration/bench/testdata/build")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, Options{Target: func(pid uint32) (*target.Target, bool) { // nothing is built for others
+	s := open(t, Options{Target: func(pid uint32) (*target.Target, bool) { // no rows are built for other processes
 		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		return nil, err == nil && strings.HasPrefix(string(comm), "clang")
 	}})
@@ -40,8 +40,8 @@ func TestCompiler(t *testing.T) {
 	defer loop.Wait()
 	defer syscall.Kill(-loop.Process.Pid, syscall.SIGKILL)
 
-	const patience = 5 * time.Minute // it takes ten seconds where nothing else runs
-	const each = 4000                // samples, first to see what the compiler does, then to count misses
+	const patience = 5 * time.Minute // it takes ten seconds on an idle machine
+	const each = 4000                // samples, first to learn the compiler's pages, then to count misses
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var samples, missed, complete int

@@ -9,30 +9,29 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Sample is a finished sample: its user part is as complete as it can be. It is valid until
-// the function that it was handed to returns.
+// Sample is a finished sample: its user part is as complete as possible. It is valid until the function that gets it
+// returns.
 type Sample struct {
 	*kernel.Sample
 
-	Target      *target.Target // as Options.Target said
-	ProcessComm string         // name that the process had then, which is the one of its first thread
-	OutsideFile bool           // some user frame is in code of no file
+	Target      *target.Target // as Options.Target returned it
+	ProcessComm string         // name of the process at that time, which is the name of its first thread
+	OutsideFile bool           // some user frame is in code that is in no file
 	Guessed     bool           // some user frame has the flag FramePointer: callers before it may be missing
-	// Interpreted is User with the frames of interpreters among them, leaf first; nil: there
-	// are none.
+	// Interpreted is User with the frames of interpreters inserted, leaf first; nil if there are none.
 	Interpreted []kernel.Frame
-	Language    string // of those, "" if there are none
-	// Runtime is the file that runs functions of a language in the process, as far as known: python3.11, libjvm.so.
+	Language    string // of the interpreters' frames, "" if there are none
+	// Runtime is the file that runs functions of a language in the process, if known: python3.11, libjvm.so.
 	Runtime unwind.ExeID
 	// Program is the file that the process runs, 0 if that is not known.
 	Program unwind.ExeID
-	// Thread is, of samples of threads that are on no CPU, the thread as it was, without Kernel; else nil.
+	// Thread is, for samples of threads that are on no CPU, the thread as it was, without Kernel; else nil.
 	Thread *kernel.Thread
-	// Waker is, of those, who has ended the wait; nil if that is not known, or it is not over.
+	// Waker is, for such samples, the task that ended the wait; nil if it is not known, or the wait is not over.
 	Waker *kernel.Waker
 }
 
-// Frames returns all user frames, those of interpreters too, leaf first.
+// Frames returns all user frames, including frames of interpreters, leaf first.
 func (s *Sample) Frames() []kernel.Frame {
 	if s.Interpreted != nil {
 		return s.Interpreted
@@ -63,7 +62,7 @@ func (c *completer) complete(sample *Sample) {
 	c.interpreted.languages.addJITCode(view, sample.Sample)
 	native := len(sample.User)
 	sample.Interpreted = c.interpreted.frames(c.tracker, view, sample.Sample)
-	if len(sample.User) < native { // the stack ends before
+	if len(sample.User) < native { // the stack ends earlier
 		isGuess := func(f kernel.Frame) bool { return f.Flags&kernel.FramePointer != 0 }
 		sample.Guessed = slices.ContainsFunc(sample.User, isGuess)
 	}
@@ -88,9 +87,9 @@ func (c *completer) complete(sample *Sample) {
 // outsideFile reports whether a frame is in code that is in no file.
 func outsideFile(f kernel.Frame) bool { return f.Exe == 0 || f.Code != 0 }
 
-// markGuesses leaves the flag FramePointer to the frames that are guesses, and reports whether there are any: the frame
-// pointer alone led to them, from code that may not keep one. V8's code keeps it, also that in V8's file. The stack
-// ends before a guess that is wrong, as the call there is of another function.
+// markGuesses leaves the flag FramePointer only on the frames that are guesses, and reports whether there are any: only
+// the frame pointer led to them, from code that may not keep one. V8's code keeps a frame pointer, also the code in
+// V8's file. A guess is wrong if the call there is of another function; then the stack ends before it.
 func markGuesses(view *process.View, s *kernel.Sample) (guessed bool) {
 	frames := s.User
 	by, ok := view.Interpretation()
@@ -113,7 +112,7 @@ func markGuesses(view *process.View, s *kernel.Sample) (guessed bool) {
 	return guessed
 }
 
-// endFiber completes a stack where its first function would return to code that ends the process.
+// endFiber completes a stack whose first function would return to code that ends the process.
 func endFiber(view *process.View, s *kernel.Sample) {
 	switch s.Outcome {
 	case unwind.NoRow, unwind.NoCall, unwind.NoMapping, unwind.NoProgress, unwind.UnreadableStack, unwind.UnsupportedRule:
@@ -125,7 +124,8 @@ func endFiber(view *process.View, s *kernel.Sample) {
 	}
 }
 
-// dropVSyscall removes the user frame in the vsyscall page from the kernel's frames: its address is one of the kernel.
+// dropVSyscall removes the user frame in the vsyscall page, which has an address of the kernel, from the kernel's
+// frames.
 func dropVSyscall(s *kernel.Sample) {
 	if last := len(s.Kernel) - 1; last >= 0 {
 		if _, ok := process.VSyscall(s.Kernel[last]); ok {

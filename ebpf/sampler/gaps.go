@@ -9,10 +9,10 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// maxGaps bounds how many times of lost side-band records are remembered.
+// maxGaps bounds the number of gaps that are remembered.
 const maxGaps = 64
 
-// gaps are the times for which side-band records were lost: what began then may be unknown
+// gaps are the times in which side-band records were lost. A process or mapping that started in a gap may be unknown
 // until it ends.
 type gaps struct {
 	mu    sync.Mutex
@@ -22,12 +22,12 @@ type gaps struct {
 
 type gap struct{ since, until uint64 }
 
-// add notes a record that reports lost ones.
+// add notes a record that reports lost records.
 func (g *gaps) add(r *kernel.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lost += r.Count
-	if n := len(g.times); n > 0 && r.Since <= g.times[n-1].until { // the same, or one that goes on
+	if n := len(g.times); n > 0 && r.Since <= g.times[n-1].until { // the same gap, or its continuation
 		g.times[n-1].since, g.times[n-1].until = min(r.Since, g.times[n-1].since), max(r.Time, g.times[n-1].until)
 		return
 	}
@@ -44,12 +44,11 @@ func (g *gaps) cover(time uint64) bool {
 	return slices.ContainsFunc(g.times, func(t gap) bool { return t.since <= time && time <= t.until })
 }
 
-// late is the age, in ns, from which on a sample comes too late: processes may have ended
-// meanwhile, and what they had mapped cannot be opened any more.
+// late is the age, in ns, from which on a sample is too late: its process may have ended, so that the files that it had
+// mapped can no longer be opened.
 const late = 3e9
 
-// blame gives a stack the outcome that says so if it ended because records were lost, or
-// because nobody read them in time.
+// blame sets the outcome RecordsLost if a stack ended because records were lost, or because they were not read in time.
 func (g *gaps) blame(s *kernel.Sample) {
 	if s.Outcome != unwind.ProcessUnknown && s.Outcome != unwind.NoMapping {
 		return
@@ -59,7 +58,7 @@ func (g *gaps) blame(s *kernel.Sample) {
 	}
 }
 
-// lostRecords is how many side-band records were lost, as far as the kernel has reported.
+// lostRecords returns how many side-band records were lost, as far as the kernel has reported.
 func (g *gaps) lostRecords() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// A stack without mappings is blamed on lost records if it is of a time for which some
-// were lost, or was read long after; no other is.
+// A stack without mappings is blamed on lost records if records of its time were lost, or if it was read long after; no
+// other stack is.
 func TestBlame(t *testing.T) {
 	var g gaps
 	now := clock.Monotonic()
 	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 200, Time: now - 100})
-	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 120, Time: now - 50, Count: 7}) // goes on
+	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 120, Time: now - 50, Count: 7}) // continues the gap
 	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 20, Time: now - 10, Count: 5})
 	for _, test := range []struct {
 		time          uint64

@@ -13,26 +13,25 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// interpreted puts the frames that interpreters keep among the native ones. It is scratch
-// memory and counters.
+// interpreted inserts the frames that interpreters keep into the native frames. It holds scratch memory and counters.
 type interpreted struct {
 	merged  []kernel.Frame
 	decoded []runtime.Frame
 	shape   []chain.Frame
-	codes   []process.CodeAt // of each, Address 0 where there is none
-	places  []uint64         // in those
+	codes   []process.CodeAt // of each decoded frame, Address 0 if it has none
+	places  []uint64         // in codes, one for each
 	ids     []unwind.CodeID
-	slots   []kernel.ChainFrame // of a stack: the kernel's, from number late on those that were read later
+	slots   []kernel.ChainFrame // of a stack: read by the kernel, and from number late on by user space
 	late    int
-	still   bool                    // threads stay where they are while this reads of them
-	taken   time.Time               // when the sample was
-	kept    bool                    // code objects that the later ones lead to directly are those of then
-	machine []process.MachineCodeAt // of the frames that run it
+	still   bool                    // threads do not run while they are read
+	taken   time.Time               // time of the sample
+	kept    bool                    // code objects that late slots lead to directly are unchanged since taken
+	machine []process.MachineCodeAt // of the frames that run machine code
 
 	exe     unwind.ExeID  // of the interpreter
-	made    unwind.CodeID // shown for code in no file of which no function is known ...
-	makes   bool          // ... if it is
-	unknown uint64        // frames of a stack whose function is not known
+	made    unwind.CodeID // stands for code in no file without a known function ...
+	makes   bool          // ... if there is such an ID
+	unknown uint64        // frames of a stack without a known function
 
 	libraries switchLibraries
 	groups    []switchGroup
@@ -41,8 +40,8 @@ type interpreted struct {
 	unplaced  atomic.Uint64
 }
 
-// frames returns the user frames of a sample, those of the process's interpreter among them; nil
-// if it has none. They are valid until the next call.
+// frames returns the user frames of a sample with the frames of the process's interpreter inserted; nil if it has none.
+// They are valid until the next call.
 func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.Sample) []kernel.Frame {
 	by, ok := view.Interpretation()
 	if !ok {
@@ -72,10 +71,10 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 	}
 	if i == nil || len(s.Chain.Frames) == 0 && !i.HasSlots() {
 		x.shape = x.shape[:0]
-		x.place(t, &by, s) // where the stack ends
+		x.place(t, &by, s) // finds the end of the stack
 		return x.withMade(&by, s)
 	}
-	if !by.Is(i) { // the process is not like others of its program
+	if !by.Is(i) { // the process differs from the other processes of its program
 		x.unplaced.Add(1)
 		return nil
 	}
@@ -85,7 +84,7 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 	return x.withChain(t, i, &by, s)
 }
 
-// withSlots puts the frames that native ones stand for to them, or in their place where their
+// withSlots inserts each frame that a native frame stands for next to the native frame, or in its place if the native
 // code is in no file.
 func (x *interpreted) withSlots(
 	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
@@ -133,8 +132,8 @@ func (x *interpreted) withSlots(
 	return x.merged
 }
 
-// findSlots finds the frames that may stand for others: those that the kernel has read, and those of the frames that
-// user space found. What was read of the latter may be of another time, so more is asked of them, see stands.
+// findSlots finds the frames that may stand for other frames: the ones that the kernel has read, and some of the frames
+// that user space found. The latter are read after the sample, so stands checks them more strictly.
 func (x *interpreted) findSlots(
 	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
 ) {
@@ -163,7 +162,7 @@ func (x *interpreted) findSlots(
 	x.kept = i.LeadsToCode() && (time.Since(x.taken) < soonEnough || by.Kept(t, i, x.taken))
 }
 
-// begin begins a stack.
+// begin prepares for a new stack.
 func (x *interpreted) begin(by *process.Interpretation) {
 	x.merged, x.unknown, x.makes = x.merged[:0], 0, false
 	if by.Interpreter != nil {
@@ -172,7 +171,7 @@ func (x *interpreted) begin(by *process.Interpretation) {
 	}
 }
 
-// ofMade says of a frame in code of no file that the runtime may have made that.
+// ofMade marks a frame in code of no file as code that the runtime may have generated.
 func (x *interpreted) ofMade(f kernel.Frame) kernel.Frame {
 	if x.makes && f.Exe == 0 {
 		f.Exe, f.Code, f.Flags = x.exe, x.made, f.Flags|kernel.Made
@@ -181,7 +180,7 @@ func (x *interpreted) ofMade(f kernel.Frame) kernel.Frame {
 	return f
 }
 
-// withMade says of code in no file that the runtime may have made it; nil if none of the frames is in such code.
+// withMade marks all frames in code of no file as ofMade does; it returns nil if there are none.
 func (x *interpreted) withMade(by *process.Interpretation, s *kernel.Sample) []kernel.Frame {
 	x.begin(by)
 	for _, f := range s.User {
@@ -194,7 +193,7 @@ func (x *interpreted) withMade(by *process.Interpretation, s *kernel.Sample) []k
 	return x.merged
 }
 
-// findMachineCode finds the code of the frames that are in no file.
+// findMachineCode finds the machine code of the frames that are in no file.
 func (x *interpreted) findMachineCode(t *process.Tracker, i *process.Interpreter, s *kernel.Sample) {
 	x.machine = x.machine[:0]
 	for n := range x.slots {
@@ -219,7 +218,7 @@ func (x *interpreted) machineOf(n int) *process.MachineCodeAt {
 	return nil
 }
 
-// slotOf returns the number of the native frame that a frame is of: its last word.
+// slotOf returns the number of the native frame of f: its last word.
 func slotOf(f *kernel.ChainFrame) int { return int(f.Words[len(f.Words)-1]) }
 
 // isOfCaller reports whether frame n was read for the leaf, a part of the runtime that has no frame of its own, and
@@ -234,7 +233,7 @@ func (x *interpreted) isOfCaller(n int, native []kernel.Frame) bool {
 		slices.Equal(leaf.Words[:last], caller.Words[:last])
 }
 
-// stands reports whether native frame number at stands for frame n, which has a name.
+// stands reports whether native frame number at stands for frame n, and frame n has a name.
 func (x *interpreted) stands(
 	i *process.Interpreter, by *process.Interpretation, pid uint32, n, at int, native *kernel.Frame,
 ) bool {
@@ -246,24 +245,24 @@ func (x *interpreted) stands(
 		if !i.HasNoFile() {
 			return false
 		}
-		f.IP = runtime.NoIP // what looks like one are other things that such code keeps there
+		f.IP = runtime.NoIP // such code keeps other data there
 		return n < x.late || x.machineOf(n) != nil
 	}
 	return (!f.Made || at == 0) && x.proved(i, pid, n) && by.Evaluates(native.Exe, native.Lookup())
 }
 
-// soonEnough is how long after a sample a function that a frame leads to directly is taken to be what it was: the frame
-// would have to return, and the runtime to unload the function, and load another one at its address.
+// soonEnough is how long after a sample a function that a frame leads to directly is assumed to be unchanged: to change
+// it, the frame would have to return, and the runtime to unload the function and load a different one at its address.
 const soonEnough = 2 * time.Millisecond
 
-// proved reports whether the code object of frame n is the one of the moment of the sample.
+// proved reports whether the code object of frame n is the one that it had at the time of the sample.
 func (x *interpreted) proved(i *process.Interpreter, pid uint32, n int) bool {
 	return n < x.late || x.still || x.decoded[n].Proved ||
 		x.kept || i.LeadsToCode() && i.KnownAt(pid, x.codes[n], x.taken)
 }
 
-// withOne puts one frame, for those that are not named, to each native one that runs them, and says of code in no file
-// that it may be of them.
+// withOne inserts one frame, for all frames without a name, next to each native frame that runs them, and marks frames
+// in code of no file as ofMade does.
 func (x *interpreted) withOne(by *process.Interpretation, id unwind.CodeID, s *kernel.Sample) []kernel.Frame {
 	x.begin(by)
 	for _, f := range s.User {
@@ -276,7 +275,7 @@ func (x *interpreted) withOne(by *process.Interpretation, id unwind.CodeID, s *k
 	return x.merged
 }
 
-// withChain puts the frames of a chain to the native ones that run them.
+// withChain inserts the frames of a chain next to the native frames that run them.
 func (x *interpreted) withChain(
 	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
 ) []kernel.Frame {
@@ -295,8 +294,8 @@ func (x *interpreted) withChain(
 			named = x.addPlaced(i, by, placed, evaluation)
 			evaluation++
 		case named && f.Exe == 0:
-			// A trampoline of -X perf, which has the function's name in a perf map: nothing else that is in no file
-			// calls the evaluation loop.
+			// A trampoline of -X perf, which has the function's name in a perf map: no other code outside files calls
+			// the evaluation loop.
 			named = false
 			continue
 		default:
@@ -307,7 +306,7 @@ func (x *interpreted) withChain(
 	return x.merged
 }
 
-// decode sets what is known of the frames of a chain.
+// decode decodes the frames of a chain.
 func (x *interpreted) decode(i *process.Interpreter, frames []kernel.ChainFrame) {
 	x.decoded, x.shape, x.codes = x.decoded[:0], x.shape[:0], x.codes[:0]
 	for _, frame := range frames {
@@ -322,7 +321,7 @@ func (x *interpreted) decode(i *process.Interpreter, frames []kernel.ChainFrame)
 	}
 }
 
-// lookUp sets the functions of the frames.
+// lookUp looks up the functions of the frames.
 func (x *interpreted) lookUp(
 	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
 ) {
@@ -337,7 +336,8 @@ func (x *interpreted) lookUp(
 	by.Judge(t, i)
 }
 
-// native is what native frames say about where those of the chain belong. whole says that they are all.
+// native returns the facts about native frames that decide where the frames of the chain belong. whole says that frames
+// is the whole stack.
 func (x *interpreted) native(by *process.Interpretation, frames []kernel.Frame, whole bool) chain.Native {
 	n := chain.Native{Whole: whole}
 	for at, f := range frames {
@@ -353,8 +353,8 @@ func (x *interpreted) native(by *process.Interpretation, frames []kernel.Frame, 
 	return n
 }
 
-// addPlaced adds the frames of a native frame that runs functions, by its number. It reports whether all have names.
-// A native frame beyond those that were placed runs functions of another chain, which is not read.
+// addPlaced adds the frames of the native frame with a number, among the native frames that run functions. It reports
+// whether all have names. A native frame beyond the placed ones runs functions of another chain, which is not read.
 func (x *interpreted) addPlaced(
 	i *process.Interpreter, by *process.Interpretation, placed []chain.Placed, number int,
 ) (named bool) {
@@ -383,7 +383,7 @@ func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) (n Langua
 			frame.Code = x.ids[at]
 		}
 		if frame.Code == unwind.UnknownCode {
-			frame.Vaddr = 0 // no line either: all of them are one
+			frame.Vaddr = 0 // no line either, so that all unknown functions are one
 			n.NotRead++
 		} else {
 			n.Named++

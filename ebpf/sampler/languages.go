@@ -15,15 +15,15 @@ import (
 type LanguageStats struct {
 	Name     string // with the version: "python 3.11"
 	Named    uint64
-	NotRead  uint64 // what they run could not be read of the process
-	NotNamed uint64 // functions of this language, or version, are not named
-	Hint     string // says of NotNamed which version that is, and what to do
+	NotRead  uint64 // functions could not be read from the process
+	NotNamed uint64 // functions of this language, or version, cannot be named
+	Hint     string // for NotNamed: which version it is, and a remedy
 }
 
 // Unnamed returns the frames without a name.
 func (l LanguageStats) Unnamed() uint64 { return l.NotRead + l.NotNamed }
 
-// maxLanguages bounds the names, which hold what a process says its version is.
+// maxLanguages bounds the names, which contain the version that a process claims.
 const maxLanguages = 100
 
 // languageCounts counts frames by language. Safe for concurrent use.
@@ -32,7 +32,7 @@ type languageCounts struct {
 	count map[string]*LanguageStats
 }
 
-// add counts frames. path is what stands for the file of the functions: "[python 3.11]", "[PHP code]".
+// add counts frames. path stands for the file of the functions: "[python 3.11]", "[PHP code]".
 func (l *languageCounts) add(path string, n LanguageStats) {
 	if n.Named == 0 && n.Unnamed() == 0 {
 		return
@@ -68,7 +68,7 @@ func (l *languageCounts) stats() (out []LanguageStats) {
 	return out
 }
 
-// addJITCode counts the frames in code that language runtimes made.
+// addJITCode counts the frames in code that language runtimes generated.
 func (l *languageCounts) addJITCode(view *process.View, s *kernel.Sample) {
 	for _, code := range view.Code() {
 		var n LanguageStats

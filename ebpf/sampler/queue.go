@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// queueBytes bounds the copies of stacks that wait. With them the buffer in the
-	// kernel is small, and yet no burst of misses overflows it while other stacks are completed.
+	// queueBytes bounds the copies of stacks in the queue. With them, a small buffer in the kernel is enough: no burst
+	// of misses overflows it while other stacks are completed.
 	queueBytes = 32 << 20
-	// queueSamples bounds the samples that wait.
+	// queueSamples bounds the samples in the queue.
 	queueSamples = 1 << 14
-	// spareSamples are kept for the next ones.
+	// spareSamples is the number of unused samples that are kept.
 	spareSamples = 1 << 10
-	// spareBytes bounds the memory for copies of stacks that they keep: copies of 64 to
-	// 512 KiB come in bursts, and would else be most of the garbage.
+	// spareBytes bounds the memory for copies of stacks in unused samples: copies of 64 to 512 KiB come in bursts, and
+	// would otherwise be most of the garbage.
 	spareBytes = 2 << 20
 )
 
-// queue holds samples between the goroutine that drains the kernel's buffer and
-// the one that uses them: mending one may take long on a busy machine.
+// queue holds samples between the goroutine that drains the kernel's buffer and the goroutine that uses them:
+// completing one may take long on a busy machine.
 type queue struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	waiting []item
-	bytes   int // of the copies of stacks among them
+	bytes   int // of the copies of stacks in waiting
 	spare   []*kernel.Sample
-	buffers []*kernel.Sample // spare ones with memory for a copy of a stack
-	spared  int              // bytes of that memory
-	ending  bool             // nobody may be there to make room
+	buffers []*kernel.Sample // unused samples with memory for a copy of a stack
+	spared  int              // bytes of memory in buffers
+	ending  bool             // put no longer waits for room
 }
 
 // item is a sample, or else the end of a round of draining.
@@ -40,7 +40,7 @@ type item struct {
 
 // end is how a round of draining ended.
 type end struct {
-	upTo    uint64 // all samples taken until then were before it
+	upTo    uint64 // all samples taken until this time are before it
 	flushed bool
 	last    bool // no round follows
 	err     error
@@ -52,10 +52,10 @@ func newQueue() *queue {
 	return q
 }
 
-// put adds a copy of a sample. It waits while there are too many.
+// put adds a copy of a sample. It waits while the queue is full.
 func (q *queue) put(s *kernel.Sample) {
 	kept := q.room(s)
-	kept.CopyFrom(s) // not under the lock, for it may take long: the memory may be new
+	kept.CopyFrom(s) // without the lock, as it takes long if the memory is new
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.bytes += kept.Stack.Len()
@@ -63,8 +63,8 @@ func (q *queue) put(s *kernel.Sample) {
 	q.changed.Broadcast()
 }
 
-// room waits until one more sample may be kept, and returns what to copy it to. Only one
-// goroutine puts, so that the room stays.
+// room waits until one more sample may be kept, and returns a sample to copy it to. Only one goroutine calls put, so
+// the room stays.
 func (q *queue) room(s *kernel.Sample) *kernel.Sample {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -74,7 +74,7 @@ func (q *queue) room(s *kernel.Sample) *kernel.Sample {
 	return q.unused(s.Stack.Len() > 0)
 }
 
-// close notes the end of a round.
+// close adds the end of a round.
 func (q *queue) close(e end) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,7 +86,7 @@ func (q *queue) close(e end) {
 	q.changed.Broadcast()
 }
 
-// take returns the next item, when there is one. The last one stays.
+// take waits for the next item and returns it. The last end stays in the queue.
 func (q *queue) take() item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,14 +106,14 @@ func (q *queue) take() item {
 	return next
 }
 
-// empty reports whether nothing waits.
+// empty reports whether the queue is empty.
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting) == 0
 }
 
-// end lets put wait no more.
+// end makes put stop waiting, now and later.
 func (q *queue) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +135,7 @@ func (q *queue) reuse(s *kernel.Sample) {
 	}
 }
 
-// unused returns a sample for a copy of another, which has a copy of its stack or not.
+// unused returns an unused sample, if possible with memory for a copy of a stack if withStack is set.
 func (q *queue) unused(withStack bool) *kernel.Sample {
 	from := &q.spare
 	if withStack && len(q.buffers) > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// TestQueue: samples come in order and stay as they were, rounds without samples
-// are one, and what ends reading is returned again and again.
+// TestQueue: samples come in order and unchanged, rounds without samples are merged, and the last end is returned again
+// and again.
 func TestQueue(t *testing.T) {
 	q := newQueue()
 	s := kernel.Sample{PID: 1, User: []kernel.Frame{{Vaddr: 7}}}
@@ -34,8 +34,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestQueueFull: who puts more than there is room for waits until something is
-// taken, or nothing will be any more.
+// TestQueueFull: put waits for room until a sample is taken, or no more will be taken.
 func TestQueueFull(t *testing.T) {
 	q := newQueue()
 	done := make(chan bool)

@@ -6,8 +6,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// recheck drops the rows of code of language runtimes that has changed since, if a walk
-// that failed went by them: they may be the reason. It reports whether there were any.
+// recheck drops the rows of language runtime code that has changed since they were built, if a failed walk used them:
+// they may be the reason. It reports whether it dropped any.
 func recheck(view *process.View, s *kernel.Sample) (changed bool) {
 	for _, code := range view.Code() {
 		var vaddrs []uint64
@@ -21,7 +21,7 @@ func recheck(view *process.View, s *kernel.Sample) (changed bool) {
 	return changed
 }
 
-// identify notes in the frames in code of language runtimes which piece of it that is.
+// identify sets the piece of code of each frame in code of a language runtime.
 func identify(view *process.View, s *kernel.Sample) {
 	for _, code := range view.Code() {
 		for i := range s.User {
@@ -32,7 +32,7 @@ func identify(view *process.View, s *kernel.Sample) {
 	}
 }
 
-// endFrozen ends a stack where its callers are in the heap of a runtime: what follows on the stack are frames of the
+// endFrozen ends a stack whose callers are in the heap of a runtime: the next frames on the stack are frames of the
 // thread that carries it.
 func endFrozen(view *process.View, s *kernel.Sample) {
 	for _, code := range view.Code() {
@@ -54,17 +54,16 @@ func endFrozen(view *process.View, s *kernel.Sample) {
 	}
 }
 
-// endElsewhere ends a stack after some frames: it goes on elsewhere, where nothing is read.
+// endElsewhere ends a stack after a number of frames: it continues elsewhere, and is not read there.
 func endElsewhere(s *kernel.Sample, frames int) { s.User, s.Outcome = s.User[:frames], unwind.Switched }
 
-// mayHaveUsedStaleRows reports whether the walk of a sample failed in a process whose
-// language runtimes make code. The sample has what it takes to walk from the leaf again.
+// mayHaveUsedStaleRows reports whether the walk of a sample failed in a process whose language runtimes generate code,
+// and the sample has the data for another walk from the leaf.
 func mayHaveUsedStaleRows(s *kernel.Sample) bool {
 	return s.FromLeaf && s.Outcome != unwind.UnsupportedRule && s.Stack.Exists()
 }
 
-// restartAtLeaf drops old rows, and makes the sample as if its walk had missed something at
-// the leaf.
+// restartAtLeaf drops old rows, and resets the sample as if its walk had missed a table at the leaf.
 func restartAtLeaf(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	recheck(view, s)
 	if last := s.User[len(s.User)-1]; last.Exe == 0 {

@@ -10,10 +10,9 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// walker walks a stack by complete call frame information, with every register,
-// and by rows where there is none. Rows keep but two registers, which is nearly
-// always enough; a few functions, of the kind that compilers make of variable-length
-// arrays in a realigned frame or that people write in assembly, need others.
+// walker walks a stack by complete call frame information, with every register, and by rows where there is none. Rows
+// keep only two registers, which is nearly always enough; a few functions need more, such as functions with
+// variable-length arrays in a realigned frame, or in handwritten assembly.
 type walker struct {
 	view   *process.View
 	stack  kernel.Stack
@@ -27,12 +26,11 @@ func newWalker(view *process.View, stack kernel.Stack) *walker {
 	if w.number == elf.EM_AARCH64 {
 		w.sp, w.fp = 31, 29
 	}
-	w.cfi, _ = cfi.MachineOf(w.number) // both are known
+	w.cfi, _ = cfi.MachineOf(w.number) // both machines are known
 	return w
 }
 
-// walk goes from a leaf, of which all registers are known, to the root, at most
-// max frames. It calls yield as unwind.Walk does.
+// walk walks from a leaf with all registers known to the root, at most max frames. It calls yield as unwind.Walk does.
 func (w *walker) walk(regs unwind.Regs, max int, yield func(*unwind.Regs)) unwind.Outcome {
 	frame := w.frame(&regs)
 	for range max {
@@ -45,7 +43,7 @@ func (w *walker) walk(regs unwind.Regs, max int, yield func(*unwind.Regs)) unwin
 			continue
 		}
 		if call.Signal {
-			regs.Exact = true // the trampoline: nobody called it
+			regs.Exact = true // a signal trampoline is not called
 		}
 		yield(&regs)
 		rules := cfi.Rules{Row: call.Row, ReturnRegister: call.ReturnRegister, Signal: call.Signal}
@@ -66,8 +64,8 @@ func (w *walker) walk(regs unwind.Regs, max int, yield func(*unwind.Regs)) unwin
 	return unwind.DepthLimit
 }
 
-// byRow goes to the caller by the rule that there is without call frame information:
-// of a signal trampoline, of Go, or the frame pointer's.
+// byRow goes to the caller by the rule for code without call frame information: of a signal trampoline, of Go, or of
+// the frame pointer.
 func (w *walker) byRow(regs *unwind.Regs, yield func(*unwind.Regs)) unwind.Outcome {
 	rule, o := w.view.Rule(regs.Lookup())
 	if o == unwind.Unset && rule.CFA == unwind.CFASignal {
@@ -80,7 +78,7 @@ func (w *walker) byRow(regs *unwind.Regs, yield func(*unwind.Regs)) unwind.Outco
 	return unwind.Step(w.number, rule, regs, codeAndStack{w.view, w.stack})
 }
 
-// frame returns registers as package cfi has them.
+// frame returns registers in the form of package cfi.
 func (w *walker) frame(r *unwind.Regs) cfi.Frame {
 	f := cfi.Frame{PC: r.PC, Exact: r.Exact}
 	if r.Full {
@@ -96,7 +94,7 @@ func (w *walker) frame(r *unwind.Regs) cfi.Frame {
 	return f
 }
 
-// regs returns registers as package unwind has them.
+// regs returns registers in the form of package unwind.
 func (w *walker) regs(f *cfi.Frame) unwind.Regs {
 	r := unwind.Regs{PC: f.PC, Exact: f.Exact}
 	r.SP, _ = f.Regs.Get(w.sp)
@@ -127,10 +125,10 @@ func outcomeOf(e cfi.End) unwind.Outcome {
 	return unwind.UnsupportedRule
 }
 
-// memory is a copy of a stack as package cfi reads it.
+// memory is a copy of a stack in the form that package cfi reads.
 type memory struct{ stack kernel.Stack }
 
-// Read implements cfi.Memory. Expressions read words, or less.
+// Read implements cfi.Memory. Expressions read a word or less.
 func (m memory) Read(addr uint64, b []byte) bool {
 	for len(b) > 0 {
 		word, ok := m.stack.ReadU64(addr &^ 7)

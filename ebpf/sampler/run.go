@@ -15,15 +15,14 @@ const (
 	// endedGrace is how long a process is remembered after its end, for samples
 	// that are read late.
 	endedGrace = time.Second
-	// flushPatience is how long Flush waits for the samples of just now.
+	// flushPatience is how long Flush waits for the latest samples.
 	flushPatience = time.Second
-	// lastFlushPatience is how long it waits when nothing is sampled any more: what is not
-	// used then is lost.
+	// lastFlushPatience is how long Flush waits after sampling has ended: samples that are not used by then are lost.
 	lastFlushPatience = 3 * time.Second
 )
 
-// Run hands every sample to use, finished, until ctx is done; those taken until then are
-// all used when it returns nil. An error of use ends it. It may be called once.
+// Run finishes every sample and hands it to use, until ctx is done. When it returns nil, all samples that were taken
+// until then are used. An error of use ends it. It may be called once.
 func (s *Sampler) Run(ctx context.Context, use func(*Sample) error) error {
 	defer close(s.ended)
 	ctx, cancel := context.WithCancel(ctx)
@@ -52,8 +51,8 @@ func (s *Sampler) wakeAtEnd(ctx context.Context) error {
 	return errors.Join(s.sideBand.stop(), s.kernel.Flush())
 }
 
-// drainSamples empties the kernel's buffer into the queue, round by round. The last round
-// begins after ctx is done. The queue's reader returns its error.
+// drainSamples empties the kernel's buffer into the queue, round by round. The last round starts after ctx is done. The
+// goroutine that reads the queue returns an error of a round.
 func (s *Sampler) drainSamples(ctx context.Context) error {
 	footprint.RaisePriority()
 	for {
@@ -93,8 +92,8 @@ func (s *Sampler) finishSamples(use func(*Sample) error) error {
 	}
 }
 
-// finishSample hands a sample to use if its process is wanted. Nothing is said of a sample before what has happened
-// until its time is known: which program its process ran, and what that had mapped.
+// finishSample hands a sample to use if its process is wanted. It first reads the records until the sample's time: they
+// show which program the process ran, and which files it had mapped.
 func (s *Sampler) finishSample(raw *kernel.Sample, use func(*Sample) error) error {
 	if err := s.sideBand.drainUntil(raw.Time); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (s *Sampler) finishSample(raw *kernel.Sample, use func(*Sample) error) erro
 	return use(&s.sample)
 }
 
-// endRound does what is due when all samples of a round were used.
+// endRound does the work that is due after all samples of a round were used.
 func (s *Sampler) endRound(e end) error {
 	if e.err != nil {
 		return e.err
@@ -139,11 +138,10 @@ func (s *Sampler) endRound(e end) error {
 	return nil
 }
 
-// Flush waits until the samples taken before now were used, for a second or so. It does
-// not wait when Run has returned.
+// Flush waits until the samples taken before now are used, for about a second. It does not wait after Run has returned.
 func (s *Sampler) Flush() {
 	select {
-	case <-s.flushed: // of a call that did not wait any longer
+	case <-s.flushed: // of an earlier call that gave up waiting
 	default:
 	}
 	if s.kernel.Flush() != nil {
@@ -158,6 +156,6 @@ func (s *Sampler) Flush() {
 	select {
 	case <-s.flushed:
 	case <-s.ended:
-	case <-time.After(patience): // the reader is busy; it uses them later
+	case <-time.After(patience): // the reader is busy; it uses the samples later
 	}
 }

@@ -28,8 +28,8 @@ func open(t testing.TB, o Options) *Sampler {
 	return s
 }
 
-// Run hands over every sample that the kernel has taken until it ends, each once, and those
-// of processes that are not wanted count as ignored.
+// Run hands over every sample that the kernel has taken until it ends, each once, and samples of unwanted processes
+// count as ignored.
 func TestRunUsesEverySample(t *testing.T) {
 	pid, other := testkit.Spin(t), testkit.Spin(t)
 	s := open(t, Options{Target: func(p uint32) (*target.Target, bool) { return nil, p != other }})
@@ -83,7 +83,7 @@ func TestRunUsesEverySample(t *testing.T) {
 	}
 }
 
-// An error of whoever uses samples, or of the hook after a round, ends Run.
+// An error of use, or of the hook after a round, ends Run.
 func TestRunEndsWithErrors(t *testing.T) {
 	failed := errors.New("failed")
 	testkit.Spin(t)
@@ -93,7 +93,7 @@ func TestRunEndsWithErrors(t *testing.T) {
 	if !errors.Is(err, failed) || uses != 1 {
 		t.Errorf("after %d samples: %v", uses, err)
 	}
-	s.Flush() // returns though nobody reads
+	s.Flush() // returns though Run has ended
 
 	s = open(t, Options{Interval: 10 * time.Millisecond, AfterRound: func(uint64) error { return failed }})
 	if err := s.Run(context.Background(), func(*Sample) error { return nil }); !errors.Is(err, failed) {
@@ -101,7 +101,7 @@ func TestRunEndsWithErrors(t *testing.T) {
 	}
 }
 
-// What was sampled before Flush is used when it returns, unless it gave up waiting.
+// Samples from before Flush are used when it returns, unless it gave up waiting.
 func TestFlush(t *testing.T) {
 	testkit.Spin(t)
 	s := open(t, Options{Interval: time.Hour})
@@ -140,7 +140,7 @@ func TestFlush(t *testing.T) {
 		return took < flushPatience
 	})
 	sampleSome()
-	s.Flush() // so that what was late is used
+	s.Flush() // so that late samples are used
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// CatchUp reads the side-band once for all samples of before that.
+// CatchUp reads the side-band once for all earlier samples.
 func TestCatchUp(t *testing.T) {
 	s := open(t, Options{})
 	now := clock.Monotonic()

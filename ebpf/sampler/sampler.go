@@ -1,6 +1,5 @@
-// Package sampler takes samples of this host and hands them over finished: Run follows
-// processes, fills the unwind tables as walks miss them, and completes the stacks that
-// missed one before its caller sees them.
+// Package sampler takes samples of this host and finishes them: Run follows processes, fills the unwind tables as walks
+// miss them, and completes the stacks that missed a table before its caller gets them.
 package sampler
 
 import (
@@ -22,33 +21,33 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// DefaultInterval is how long samples may lie in the CPUs' logs: to wake up costs
-// more than to take a sample. Those of new programs miss a table, and wake us.
+// DefaultInterval is how long samples may stay in the CPUs' logs: a wakeup costs more than a sample. Samples of new
+// programs miss a table, and cause a wakeup.
 const DefaultInterval = 500 * time.Millisecond
 
-// Options configure a Sampler for its whole life. All functions are optional. Target, Ended
-// and AfterRound are called by Run, one at a time; Observe by whoever reads the side-band.
+// Options configure a Sampler for its whole life. All functions are optional. Run calls Target, Ended and AfterRound,
+// one at a time; the goroutine that reads the side-band calls Observe.
 type Options struct {
 	TableBytes int                // limit of the memory for unwind tables
-	Interval   time.Duration      // how long samples may lie in the CPUs' logs; 0: DefaultInterval
-	Snapshots  bool               // have perf record what each walk starts from, see ReadSnapshots
-	Files      *filework.Pool     // opens files; nil: a pool of the Sampler's own
-	Languages  []runtime.Language // whose runtimes are known; nil: all
-	Only       uint32             // a PID: other processes that run already are not read; 0: all are
-	Patience   time.Duration      // with which files are opened, and functions and frames read; 0: the Tracker's own
+	Interval   time.Duration      // how long samples may stay in the CPUs' logs; 0 means DefaultInterval
+	Snapshots  bool               // have perf record the state at the start of each walk, see ReadSnapshots
+	Files      *filework.Pool     // opens files; nil means a pool of the Sampler's own
+	Languages  []runtime.Language // whose runtimes are known; nil means all
+	Only       uint32             // a PID: other processes that already run are not read; 0 means that all are
+	Patience   time.Duration      // for opening files, and reading functions and frames; 0 means the Tracker's own
 
-	// Target says whom the samples of a process count for, and whether it is sampled at all.
-	// Without it all processes are sampled.
+	// Target returns the target of a process's samples, and whether the process is sampled at all. Without it all
+	// processes are sampled.
 	Target     func(pid uint32) (t *target.Target, wanted bool)
 	Observe    func(*kernel.Record)    // gets every side-band record
-	Ended      func(pid uint32)        // no sample of this process will come any more
+	Ended      func(pid uint32)        // no further samples of this process will come
 	AfterRound func(upTo uint64) error // all samples taken until upTo, CLOCK_MONOTONIC, were used; an error ends Run
 }
 
-// Config is what Configure changes.
+// Config is the part of the configuration that Configure changes.
 type Config struct {
-	SampleRate int // samples per second and CPU; 0: only those of attached events
-	// Periods are, of kinds that are events, after how many one is sampled; 0: none of that kind.
+	SampleRate int // samples per second and CPU; 0 means only samples of attached events
+	// Periods are, for kinds that are events, the number of events for one sample; 0 means no samples of that kind.
 	Periods      [kind.Count]int64
 	UserStacks   bool
 	KernelStacks bool
@@ -65,10 +64,10 @@ type Sampler struct {
 	tracker   *process.Tracker
 	sideBand  *sideBand
 	samples   *queue
-	sample    Sample        // the one that is being used
+	sample    Sample        // the one that use gets
 	completer completer     // of Run
 	ignored   atomic.Uint64 // samples of processes that are not wanted
-	flushed   chan struct{} // all samples of before a call of Flush were used
+	flushed   chan struct{} // signals that all samples from before a call of Flush were used
 	ended     chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex
@@ -79,8 +78,8 @@ type Sampler struct {
 	checked time.Time // by Run, when CPUs were looked for
 }
 
-// Open loads the programs and reads what runs already. Configure makes it sample. It
-// returns a *kernel.PermissionError when the process lacks capabilities.
+// Open loads the programs and reads the processes that run already. Configure makes it sample. It returns a
+// *kernel.PermissionError when the process lacks capabilities.
 func Open(o Options) (*Sampler, error) {
 	if o.Files == nil {
 		o.Files = &filework.Pool{}
@@ -106,7 +105,7 @@ func (s *Sampler) open() error {
 	if s.options.Snapshots {
 		s.kernel.KeepSnapshots()
 	}
-	// Side-band first, then what runs already: nothing falls between.
+	// Side-band first, then the running processes, so that none is missed.
 	s.tracker = process.NewTracker(s.kernel.Tables(), procfs.Default, s.options.Files, s.options.Languages)
 	if s.options.Patience != 0 {
 		s.tracker.SetReadPatience(s.options.Patience)
@@ -123,7 +122,7 @@ func (s *Sampler) open() error {
 	return s.tracker.Scan()
 }
 
-// Configure makes the kernel sample as c says, or with an error as before.
+// Configure makes the kernel sample as c says. If it fails, the kernel samples as before.
 func (s *Sampler) Configure(c Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +135,7 @@ func (s *Sampler) Configure(c Config) error {
 		return err
 	}
 	s.kernel.Tables().SetLimit(c.TableBytes)
-	s.timeErr = s.kernel.CountTime(c.CountTime) // not every kernel can, and nothing depends on it
+	s.timeErr = s.kernel.CountTime(c.CountTime) // optional: not every kernel can
 	s.config = c
 	return nil
 }
@@ -158,8 +157,7 @@ func (s *Sampler) apply(c Config) error {
 	return s.startEvents(c.Periods)
 }
 
-// startClocks samples every CPU that is online, unless StopSampling was called. The
-// caller holds s.mu.
+// startClocks samples every online CPU, unless StopSampling was called. The caller holds s.mu.
 func (s *Sampler) startClocks(rate int) error {
 	if s.stopped || rate == 0 {
 		return nil
@@ -167,7 +165,7 @@ func (s *Sampler) startClocks(rate int) error {
 	return s.kernel.Start(rate)
 }
 
-// startEvents samples events on every CPU that is online, unless StopSampling was called. The caller holds s.mu.
+// startEvents samples events on every online CPU, unless StopSampling was called. The caller holds s.mu.
 func (s *Sampler) startEvents(periods [kind.Count]int64) error {
 	if s.stopped {
 		return nil
@@ -179,8 +177,8 @@ func (s *Sampler) startEvents(periods [kind.Count]int64) error {
 	return errors.Join(errs...)
 }
 
-// addCPUs begins to sample the CPUs that have come online, and those again that have been offline, as all are when the
-// host is suspended.
+// addCPUs starts sampling the CPUs that have come online, and again the CPUs that have been offline, as all are while
+// the host is suspended.
 func (s *Sampler) addCPUs() error {
 	ended, err := s.sideBand.addCPUs()
 	s.mu.Lock()
@@ -200,10 +198,10 @@ func (s *Sampler) checkCPUs(now time.Time) {
 	s.cpuErr = err // of the last time: CPUs may go offline while they are looked at
 }
 
-// SampleOnly has the kernel leave out the samples of all processes but those with the given PIDs, before their stacks
-// are walked; nil: of none. With an error nothing has changed.
+// SampleOnly has the kernel leave out the samples of all processes except the given PIDs, before it walks their stacks;
+// nil leaves out none. If it fails, the processes that are sampled stay the same.
 func (s *Sampler) SampleOnly(pids map[uint32]bool) error {
-	if pids != nil { // whoever runs now is known
+	if pids != nil { // so that all running processes are known
 		if err := s.sideBand.drain(); err != nil {
 			return err
 		}
@@ -215,44 +213,43 @@ func (s *Sampler) SampleOnly(pids map[uint32]bool) error {
 	return nil
 }
 
-// AskAgain has Target asked again about the processes that were not wanted.
+// AskAgain has Target called again for the processes that were not wanted.
 func (s *Sampler) AskAgain() { s.tracker.IgnoreNone() }
 
 // Attach takes a sample at each overflow of a perf event that the caller has opened, until
 // the caller closes it.
 func (s *Sampler) Attach(event int) error { return s.kernel.Attach(event) }
 
-// ReadSnapshots hands every snapshot that is there to use, and returns how many were lost
-// so far because perf's buffer was full.
+// ReadSnapshots hands every available snapshot to use, and returns how many were lost so far because perf's buffer was
+// full.
 func (s *Sampler) ReadSnapshots(use func(*kernel.PerfSnapshot)) (lost uint64, err error) {
 	return s.kernel.ReadSnapshots(use)
 }
 
-// OpenProbes prepares to take samples at probes. Close them before the Sampler.
+// OpenProbes prepares to take samples at probes. Close the Probes before the Sampler.
 func (s *Sampler) OpenProbes() (*kernel.Probes, error) { return s.kernel.OpenProbes() }
 
-// OpenHeap begins to sample the memory that programs allocate, see kernel.Heap. Close it before the Sampler.
+// OpenHeap starts sampling the memory that programs allocate, see kernel.Heap. Close the Heap before the Sampler.
 func (s *Sampler) OpenHeap(period uint32) (*kernel.Heap, error) { return s.kernel.OpenHeap(period) }
 
-// CatchUp reads what programs have started and mapped until a time, CLOCK_MONOTONIC in ns, unless it has read that
-// before. Call it with the time of a sample that Run does not see, before the sample's process is looked up. Safe for
+// CatchUp reads the records of programs and mappings until a time, CLOCK_MONOTONIC in ns, unless they are read already.
+// Call it with the time of a sample that Run does not see, before looking up the sample's process. It is safe for
 // concurrent use.
 func (s *Sampler) CatchUp(until uint64) error { return s.sideBand.drainUntil(until) }
 
-// Replaced reports whether the process of a sample runs another program by now, or has put
-// another file where there was one.
+// Replaced reports whether the process of a sample runs another program by now, or has replaced a file that it had
+// mapped.
 func (s *Sampler) Replaced(sample *Sample) bool {
-	const now = 1<<64 - 1 // nothing that ends is known of that time
+	const now = 1<<64 - 1 // later than the end of any ended mapping
 	view := s.tracker.At(sample.PID, now)
 	return view.Stale(sample.Generation)
 }
 
-// Sweep drops the executables that nobody has mapped for the given time, and pages of rows
-// that no walk has wanted for a while. It returns the numbers of those executables, and of
-// others whose names may be better now.
+// Sweep drops the executables that no process has mapped for the given time, and pages of rows that no walk has used
+// for a while. It returns the numbers of the dropped executables, and of executables whose names may be better now.
 func (s *Sampler) Sweep(idle time.Duration) []unwind.ExeID { return s.tracker.Sweep(idle) }
 
-// StopSampling ends sampling for good. Run goes on with what was sampled until now.
+// StopSampling ends sampling for good. Run continues with the samples that were taken until now.
 func (s *Sampler) StopSampling() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"github.com/headwater/headwater/ebpf/process"
 )
 
-// sideBand reports to the tracker what the kernel says of processes and mappings. Samples
-// are understood with what was drained before them.
+// sideBand reports the kernel's records of processes and mappings to the tracker. Samples are interpreted with the
+// records that were drained before them.
 type sideBand struct {
 	band    *kernel.SideBand
 	tracker *process.Tracker
-	observe func(*kernel.Record) // nil: nobody
+	observe func(*kernel.Record) // nil if there is no observer
 	gaps
 
 	draining sync.Mutex    // one reader at a time
@@ -40,9 +40,9 @@ func (s *sideBand) addCPUs() (ended []int, err error) {
 	return s.band.AddCPUs()
 }
 
-// follow keeps the side-band from overflowing until stop. Run drains it before it uses samples, once for all that are
-// there, and is woken by those that miss something: that is how new programs come to be known in time, and the thousand
-// records a second of those that nobody samples cost no wake-ups.
+// follow keeps the side-band from overflowing until stop. Run also drains it before it uses samples, once for all
+// available samples, and is woken by samples that miss a table. So new programs become known in time, and the thousand
+// records a second of programs that are not sampled cost no wakeups.
 func (s *sideBand) follow() error {
 	for {
 		err := s.band.Wait()
@@ -58,7 +58,7 @@ func (s *sideBand) follow() error {
 	}
 }
 
-// drainUntil drains the side-band unless it has done so since a time. It may be called concurrently.
+// drainUntil drains the side-band unless it has been drained up to a time. It may be called concurrently.
 func (s *sideBand) drainUntil(time uint64) error {
 	if time <= s.upTo.Load() {
 		return nil
@@ -66,7 +66,7 @@ func (s *sideBand) drainUntil(time uint64) error {
 	return s.drain()
 }
 
-// drain reports to the tracker what the side-band holds.
+// drain reports the records in the side-band to the tracker.
 func (s *sideBand) drain() error {
 	s.draining.Lock()
 	defer s.draining.Unlock()
@@ -79,7 +79,7 @@ func (s *sideBand) drainLocked() error {
 	if err != nil {
 		return err
 	}
-	defer s.upTo.Store(until) // only then: others rely on the records
+	defer s.upTo.Store(until) // after the update, as readers of upTo rely on the records
 	if len(records) == 0 {
 		return nil
 	}
@@ -118,5 +118,5 @@ func apply(b *process.Batch, r *kernel.Record) {
 // stop ends follow.
 func (s *sideBand) stop() error { return s.band.Stop() }
 
-// close releases the side-band. Nobody may be reading.
+// close releases the side-band. No goroutine may be reading.
 func (s *sideBand) close() { s.band.Close() }

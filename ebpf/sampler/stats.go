@@ -9,53 +9,53 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Why samples that were due are not delivered.
+// Reasons why samples that were due are not delivered.
 const (
-	LostToFullLogs   = "log_full"  // taken, but there was no room for it
+	LostToFullLogs   = "log_full"  // taken, but the log had no room
 	LostToThrottling = "throttled" // the kernel had stopped the clock, see its perf_event_max_sample_rate
 
-	// The timer did not run in its period. Interrupts were off, or the hypervisor ran others,
-	// until the next one was due; or an interrupt handler ran on an idle CPU, whose clock may stand.
+	// The timer did not run in its period: interrupts were off, or the hypervisor ran other guests, until the next one
+	// was due; or an interrupt handler ran on an idle CPU, whose clock may stand.
 	LostToSkippedTimers = "timer_skipped"
 )
 
-// Stats are counters since Open and gauges of the present state. Those that have no row in
-// Counters are lists, or texts and readers that a session adds those of profiles to.
+// Stats are counters since Open and gauges of the present state. Fields without a row in Counters are lists, or maps by
+// text or reader to which a session adds the counts of profiles.
 type Stats struct {
-	Expected     uint64            // samples due: time that CPUs were busy over the period; to within a few
-	Delivered    uint64            // samples that were taken and not lost, the ignored ones included
-	Idle         uint64            // samples that hit an idle CPU, besides the above; not every idle CPU has any
+	Expected     uint64            // samples due: busy time of the CPUs divided by the period; to within a few
+	Delivered    uint64            // samples that were taken and not lost, including ignored ones
+	Idle         uint64            // samples that hit an idle CPU, in addition to the above; not every idle CPU has any
 	Ignored      uint64            // samples that hit a process without a target
 	Lost         map[string]uint64 // samples due, but not delivered, by reason: LostToFullLogs and so on
-	EventSamples uint64            // samples of other kinds, see Config.Periods, the ignored ones included
-	EventsLost   uint64            // of these, samples that were lost as there was no room for them
+	EventSamples uint64            // samples of other kinds, see Config.Periods, including ignored ones
+	EventsLost   uint64            // part of EventSamples: lost because the log had no room
 	BPFTime      uint64            // microseconds in BPF programs, see Config.CountTime
-	RecordsLost  uint64            // of processes and mappings, that the kernel had no room for
+	RecordsLost  uint64            // records of processes and mappings that the kernel had no room for
 
 	StackCopies    uint64 // samples whose walk missed a table, so that they carried a copy of their stack
 	StackCopyBytes uint64
-	StacksUncopied uint64 // samples that should have, but came too fast one after another
+	StacksUncopied uint64 // samples that needed a copy, but came too fast one after another
 
 	Processes   uint64 // processes known now
 	Executables uint64 // distinct executables known now
 	Pages       uint64 // pages of unwind rows resident
-	Rows        uint64 // unwind rows in them
+	Rows        uint64 // unwind rows in these pages
 	RowBytes    uint64 // memory that the rows take
 	UsedBytes   uint64 // memory that rows, directories of pages and mappings take
 	TableBytes  uint64 // memory of the unwind tables in the kernel, used or not
 
-	PagesEvicted uint64 // pages of unwind rows given up: not looked up lately, or to make room for others
+	PagesEvicted uint64 // pages of unwind rows dropped: not recently looked up, or to make room
 
 	Chains         map[string]uint64 // chains of frames that interpreters keep, by how they ended
 	RuntimeFrames  map[string]uint64 // frames of language runtimes that have a function's name, by language
-	RuntimeUnnamed map[string]uint64 // that have none
+	RuntimeUnnamed map[string]uint64 // frames of language runtimes without a name, by language
 	ChainsUnplaced uint64            // chains whose place among the native frames was not certain
-	CodesCarried   uint64            // code objects that samples carried the names of
-	CodesUncarried uint64            // that should, but came too fast one after another
+	CodesCarried   uint64            // new code objects that samples named
+	CodesUncarried uint64            // new code objects that came too fast one after another
 
 	Languages []LanguageStats // frames of language runtimes; most first, bounded
 
-	Errors    map[string]uint64       // what cost names or stacks, and how often
+	Errors    map[string]uint64       // errors that cost names or stacks, and how often
 	LimitHits map[limit.Reader]uint64 // how often readers of foreign bytes stopped at a bound
 }
 
@@ -106,7 +106,7 @@ func sampleCounters() []counter.Row[Stats] {
 	}
 }
 
-// unwindCounters are the figures of what stacks are unwound by.
+// unwindCounters are the figures of the data by which stacks are unwound.
 func unwindCounters() []counter.Row[Stats] {
 	return []counter.Row[Stats]{
 		counter.One(counter.Gauge, "pyroscope_ebpf_processes", "processes",
@@ -185,11 +185,11 @@ func (s *Sampler) Stats() (Stats, error) {
 		return out, err
 	}
 	out.addKernel(&c)
-	out.Ignored += s.ignored.Load() // those that only user space knew of
+	out.Ignored += s.ignored.Load() // ignored by user space only
 	return out, nil
 }
 
-// addKernel sets what the kernel side has counted.
+// addKernel sets the figures that the kernel side has counted.
 func (s *Stats) addKernel(c *kernel.Counters) {
 	s.Expected, s.Idle, s.Ignored, s.Delivered = c.Expected, c.Idle, c.Ignored, c.Ticks-c.Idle-c.Lost
 	s.Lost = map[string]uint64{LostToFullLogs: c.Lost, LostToThrottling: c.Throttled, LostToSkippedTimers: c.Skipped}

@@ -8,19 +8,20 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Libraries such as greenlet let a thread go on on another stack, which begins in their code. Frames beyond that on the
-// native stack were left there by others: they called nothing that runs. The chain shows where the stack begins, since
-// the chain ends there, too: at the first code of the library beyond the native frames that run the chain.
+// Libraries such as greenlet switch a thread to another stack, which starts in the library's code. Native frames beyond
+// that start are left over from other stacks: they are no callers of the running functions. The chain shows where the
+// stack starts, since the chain also ends there: at the first code of the library beyond the native frames that run the
+// chain.
 
 // switchLibraries remembers which executables are such libraries.
 type switchLibraries struct {
 	of map[unwind.ExeID]runtime.Switch
 }
 
-// maxSwitchLibraries bounds what is remembered.
+// maxSwitchLibraries bounds the number of executables that are remembered.
 const maxSwitchLibraries = 1 << 12
 
-// kind returns what code of a frame may do to the chain.
+// kind returns the effect that the code of a frame may have on the chain.
 func (l *switchLibraries) kind(t *process.Tracker, by *process.Interpretation, f *kernel.Frame) runtime.Switch {
 	if f.Exe == 0 || f.Exe == by.File() {
 		return runtime.NoSwitch
@@ -36,14 +37,14 @@ func (l *switchLibraries) kind(t *process.Tracker, by *process.Interpretation, f
 	return kind
 }
 
-// switchGroup is frames of such a library that lie next to each other on a stack.
+// switchGroup is a run of adjacent frames of such a library on a stack.
 type switchGroup struct {
 	kind        runtime.Switch
 	first, end  int // frames, leaf first
-	evaluations int // frames before that run functions
+	evaluations int // number of frames before the group that run functions
 }
 
-// groups returns the groups of a stack, leaf first.
+// switchGroups returns the groups of a stack, leaf first.
 func (x *interpreted) switchGroups(t *process.Tracker, by *process.Interpretation, s *kernel.Sample) []switchGroup {
 	x.groups = x.groups[:0]
 	evaluations := 0
@@ -62,11 +63,11 @@ func (x *interpreted) switchGroups(t *process.Tracker, by *process.Interpretatio
 	return x.groups
 }
 
-// switching is how many frames of a library that begins stacks, at the leaf, mean that it is about to switch.
+// switching is the number of frames at the leaf, of a library that starts stacks, from which on it is about to switch.
 const switching = 2
 
-// place places the chain of a sample, whose frames are x.shape, among its native frames. It ends the stack where that
-// begins in the code of a library, and says so where it cannot tell.
+// place places the chain of a sample, whose frames are x.shape, among its native frames. It ends the stack at the
+// library code where the stack starts, and returns false if the place of the chain is uncertain.
 func (x *interpreted) place(t *process.Tracker, by *process.Interpretation, s *kernel.Sample) ([]chain.Placed, bool) {
 	whole := s.Chain.End == runtime.ChainWhole && len(x.shape) > 0
 	groups := x.switchGroups(t, by, s)

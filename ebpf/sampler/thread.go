@@ -13,16 +13,16 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// ThreadMemory is the memory of a process in which the stacks of a thread lie.
+// ThreadMemory is the memory of a process that contains the stacks of a thread.
 type ThreadMemory interface {
 	unwind.Stack
 	chain.Memory
 }
 
-// maxReadings is how often the functions of a stack are read: each time those of some frames, see process.MaxReads.
+// maxReadings is how often the functions of a stack are read, each time for some frames, see process.MaxReads.
 const maxReadings = 24
 
-// Threads completes stacks of threads that stay where they are, and knows the executables of the frames. Safe for
+// Threads completes stacks of threads that do not run, and knows the executables of the frames. It is safe for
 // concurrent use.
 type Threads struct {
 	tracker *process.Tracker
@@ -37,7 +37,7 @@ func newThreads(t *process.Tracker) *Threads {
 	return out
 }
 
-// Executable returns an executable by the number that frames have, nil when it was swept.
+// Executable returns an executable by its number in frames, nil if it was swept.
 func (t *Threads) Executable(id unwind.ExeID) *process.Executable { return t.tracker.Executable(id) }
 
 // JITCode returns the code of a language runtime that an executable stands for, and false
@@ -50,12 +50,12 @@ func (t *Threads) Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) {
 	return t.tracker.Interpreter(exe)
 }
 
-// Source returns the file that has the names of e, most often its own.
+// Source returns the file that has the names of e, most often its own file.
 func (t *Threads) Source(e *process.Executable) process.Source { return t.tracker.Source(e) }
 
-// CompleteThread makes a sample of a thread that is on no CPU: it walks the thread's stack from its registers, and
-// reads the frames that language runtimes keep. The sample is right if the thread has not run until this returns. It
-// has no Target, and is the caller's. Safe for concurrent use, also with Run.
+// CompleteThread returns a sample of a thread that is on no CPU: it walks the thread's stack from its registers, and
+// reads the frames that language runtimes keep. The sample is right if the thread has not run until CompleteThread
+// returns. It has no Target, and the caller owns it. CompleteThread is safe for concurrent use, also with Run.
 func (c *Threads) CompleteThread(t *kernel.Thread, m ThreadMemory) *Sample {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,9 +74,9 @@ func (c *Threads) CompleteThread(t *kernel.Thread, m ThreadMemory) *Sample {
 	return sample
 }
 
-// CompleteHit makes a sample of what a probe has seen. What language runtimes keep in memory has changed since, so
-// their functions are those of the hit's Walk. The sample has no Target, and is the caller's. Safe for concurrent use,
-// also with Run.
+// CompleteHit returns a sample of a probe's hit. The memory of language runtimes has changed since the hit, so the
+// sample has the functions of the hit's Walk. It has no Target, and the caller owns it. CompleteHit is safe for
+// concurrent use, also with Run.
 func (c *Threads) CompleteHit(h *kernel.ProbeHit) *Sample {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *Threads) CompleteHit(h *kernel.ProbeHit) *Sample {
 	}
 	c.completer.complete(sample)
 	if sample.Outcome == unwind.PageMissing {
-		sample.Outcome = unwind.UnreadableStack // what stops the walk of a stack that is there
+		sample.Outcome = unwind.UnreadableStack // a failed read of the stack stopped the walk
 	}
 	sample.Comm = sample.ProcessComm // perf has no names of threads
 	sample.Interpreted = slices.Clone(sample.Interpreted)
@@ -103,8 +103,8 @@ func (c *Threads) CompleteHit(h *kernel.ProbeHit) *Sample {
 	return sample
 }
 
-// useWalk makes a sample what the kernel has walked at a hit. The walk is then the sample's. Native frames of one that
-// is not whole are walked again.
+// useWalk sets a sample to the walk that the kernel made at a hit. The sample then owns the walk. Native frames of an
+// incomplete walk are walked again.
 func useWalk(s *kernel.Sample, h *kernel.ProbeHit) {
 	s.Chain, s.Generation = h.Walk.Chain, h.Walk.Generation
 	if !h.Walk.Outcome.Complete() {
@@ -120,7 +120,7 @@ func useWalk(s *kernel.Sample, h *kernel.ProbeHit) {
 	}
 }
 
-// unreadFunctions counts the frames of functions that are not known.
+// unreadFunctions counts the frames whose functions are not known.
 func unreadFunctions(frames []kernel.Frame) (n int) {
 	for _, f := range frames {
 		if f.Flags&(kernel.Interpreted|kernel.Made) != 0 && f.Code == unwind.UnknownCode {
@@ -144,7 +144,7 @@ func (c *completer) thread(t *kernel.Thread, m ThreadMemory) *Sample {
 	}
 	c.complete(sample)
 	if sample.Outcome == unwind.PageMissing {
-		sample.Outcome = unwind.UnreadableStack // what stops the walk of a stack that is there
+		sample.Outcome = unwind.UnreadableStack // a failed read of the stack stopped the walk
 	}
 	return sample
 }
@@ -164,16 +164,17 @@ func (c *completer) readChain(s *kernel.Sample, threadPointer uint64, m ThreadMe
 	}
 }
 
-// AwaitRuntimes waits until the language runtimes of a process are known, or not to be had, or patience has passed.
+// AwaitRuntimes waits until the language runtimes of a process are known, or known to be unavailable, or patience has
+// passed.
 func (t *Threads) AwaitRuntimes(pid uint32, patience time.Duration) {
 	t.tracker.AwaitRuntimes(pid, patience)
 }
 
-// Memory returns the memory of a process. Who reads it does not wait for it long, see runtime.ErrBusy.
+// Memory returns the memory of a process. A read does not wait for it long, see runtime.ErrBusy.
 func (t *Threads) Memory(pid uint32) runtime.Memory { return t.tracker.Memory(pid) }
 
-// Mapped calls yield with the mappings of the executables that want accepts, in all processes that live. Neither may
-// call the Threads.
+// Mapped calls yield with the mappings of the executables that want accepts, in all live processes. Neither function
+// may call the Threads.
 func (t *Threads) Mapped(want func(*process.Executable) bool, yield func(process.FileMapping)) {
 	t.tracker.Mapped(want, yield)
 }

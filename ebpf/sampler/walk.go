@@ -11,22 +11,21 @@ import (
 // maxFrames is the most user frames of a finished stack.
 const maxFrames = 1024
 
-// missed reports whether a walk stopped because something was missing that user space can
-// still provide.
+// missed reports whether a walk stopped because it lacked data that user space can still provide.
 func missed(o unwind.Outcome) bool {
 	return o == unwind.NoMapping || o == unwind.ProcessUnknown || o == unwind.PageMissing
 }
 
-// unfinished reports whether a walk may come further in user space: it missed
-// something, it is in code of no file, or it went by old rows.
+// unfinished reports whether a walk may get further in user space: it missed a table, it is in code of no file, or it
+// used old rows.
 func unfinished(s *kernel.Sample) bool {
 	inCode := s.Outcome == unwind.NoRow && s.Stack.Exists()
 	return len(s.User) > 0 && (missed(s.Outcome) || inCode || mayHaveUsedStaleRows(s))
 }
 
-// completeStack goes on with a walk where the kernel's could not, or walks again from the
-// leaf where the kernel's went by old rows or by too few registers. view is of the sample's
-// process and time; it is looked up again when the process is known better.
+// completeStack continues a walk where the kernel's walk stopped, or walks again from the leaf if the kernel's walk
+// used old rows or too few registers. view is of the sample's process and time; it is looked up again when the process
+// is known better.
 func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	if s.Outcome == unwind.Task32Bit {
 		walkCompat(t, view, s)
@@ -36,7 +35,7 @@ func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	walked := s.User
 	s.FPs = s.FPs[:0]
 	if s.Chain.Interpreter != 0 {
-		walked = slices.Clone(s.User) // what follows writes over it
+		walked = slices.Clone(s.User) // the walk below overwrites it
 	}
 	switch {
 	case unfinished(s):
@@ -47,8 +46,8 @@ func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	s.Walked = sameFrames(walked, s.User)
 }
 
-// leaveOldMappings gives up the frames of a walk that went by mappings which the process had not any more at that time,
-// unless it just looked up something in vain. A copy of the stack from the leaf on is walked again.
+// leaveOldMappings drops the frames of a walk that used mappings which the process no longer had at that time, unless
+// the walk only failed to look up an address. It has a copy of the stack from the leaf on walked again.
 func leaveOldMappings(view *process.View, s *kernel.Sample) {
 	switch {
 	case !view.Stale(s.Generation):
@@ -63,7 +62,7 @@ func leaveOldMappings(view *process.View, s *kernel.Sample) {
 	}
 }
 
-// sameFrames returns how many frames from the leaf on two stacks have in common.
+// sameFrames returns the number of frames, from the leaf on, that two stacks have in common.
 func sameFrames(a, b []kernel.Frame) (n int) {
 	for n < min(len(a), len(b)) && a[n].Vaddr == b[n].Vaddr && a[n].Exe == b[n].Exe {
 		n++
@@ -71,9 +70,8 @@ func sameFrames(a, b []kernel.Frame) (n int) {
 	return n
 }
 
-// resume walks the rest of a stack whose walk in the kernel is unfinished, over the copy
-// of the stack that came with the sample. It replaces the frame where the walk stopped,
-// for that may be known better now, and the outcome.
+// resume walks the rest of a stack that the kernel did not finish, over the copy of the stack in the sample. It
+// replaces the frame where the walk stopped, because its code may be known now, and the outcome.
 func resume(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	if mayHaveUsedStaleRows(s) {
 		restartAtLeaf(t, view, s)
@@ -94,9 +92,9 @@ func resume(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	}
 	switch last := len(s.User) - 1; {
 	case outcome == unwind.UnreadableStack:
-		return // the copy ends: what was missing is still what stopped us
+		return // the copy ends: the kernel's outcome stays right
 	case outcome == unwind.NoMapping && s.User[last].Flags&kernel.FramePointer != 0:
-		// What looked like a frame record is not one.
+		// It is no frame record.
 		s.User, outcome = s.User[:last], unwind.NoRow
 	}
 	if s.Outcome != outcome || len(s.User) > walked {
@@ -108,7 +106,7 @@ func resume(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	}
 }
 
-// walkOn walks from s.Regs, by rows, by analysis of code that has none and is in no file, and by frame pointers.
+// walkOn walks from s.Regs, by rows, by analysis of code without rows in no file, and by frame pointers.
 func walkOn(view *process.View, s *kernel.Sample) (unwind.Outcome, kernel.Finish) {
 	space := analyzed{view: view, regs: &s.Regs, memory: codeAndStack{view, s.Stack}, by: kernel.ByRows}
 	outcome := unwind.Walk(view.Machine(), &space, &s.Regs, space.memory, maxFrames-len(s.User), func(r *unwind.Regs) {
@@ -117,16 +115,16 @@ func walkOn(view *process.View, s *kernel.Sample) (unwind.Outcome, kernel.Finish
 	return outcome, space.by
 }
 
-// analyzed is the address space of a process with the rules that its code leads to where there are no others. It is an
-// unwind.Space of one walk.
+// analyzed is the address space of a process, with rules by analysis for code that has no rules. It is an unwind.Space
+// of one walk.
 type analyzed struct {
 	view   *process.View
-	regs   *unwind.Regs // of the frame whose rule is asked for
+	regs   *unwind.Regs // of the frame whose rule is looked up
 	memory codeAndStack
 	by     kernel.Finish
 }
 
-// Rule implements unwind.Space. A rule that leads to no caller is none.
+// Rule implements unwind.Space. It drops a rule by analysis that leads to no caller.
 func (a *analyzed) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	rule, o := a.view.Rule(addr)
 	if o != unwind.Unset || rule.CFA != unwind.CFANone {
@@ -140,7 +138,7 @@ func (a *analyzed) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	return found, o
 }
 
-// codeAndStack is the memory of a process, of which the stack may be a copy. It is an unwind.Memory.
+// codeAndStack is the memory of a process, whose stack may be a copy. It is an unwind.Memory.
 type codeAndStack struct {
 	view *process.View
 	kernel.Stack
@@ -148,9 +146,8 @@ type codeAndStack struct {
 
 func (m codeAndStack) Called(addr uint64) bool { return m.view.Called(addr) }
 
-// rewalk walks a stack from its leaf, of which the sample has the registers and
-// the copy, because a rule needs more of them than a walk by rows keeps. It leaves
-// the sample as it was unless it comes further.
+// rewalk walks a stack from its leaf, with the registers and the copy in the sample, because a rule needs more
+// registers than a walk by rows keeps. It changes the sample only if it gets further.
 func rewalk(view *process.View, s *kernel.Sample) {
 	if !s.Stack.Exists() {
 		return
@@ -165,7 +162,7 @@ func rewalk(view *process.View, s *kernel.Sample) {
 	}
 }
 
-// addFrame adds the frame that r are the registers of.
+// addFrame adds the frame with the registers r.
 func addFrame(view *process.View, s *kernel.Sample, r *unwind.Regs) {
 	at := len(s.User)
 	for len(s.FPs) < at {

@@ -8,8 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 )
 
-// OfCore returns the stacks of all threads of a core file, that of the signal first, and who knows the executables of
-// their frames. The caller closes that.
+// OfCore returns the stacks of all threads of a core file, the thread with the signal first, and the Threads that know
+// the executables of their frames. The caller closes the Threads.
 func OfCore(c *corefile.Core) ([]*Stack, *sampler.Threads) {
 	completer := sampler.OpenEnded(sampler.Ended{
 		Machine: c.Machine, Name: c.Name, Mappings: c.Mappings, Memory: c.Memory(),

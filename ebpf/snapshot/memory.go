@@ -11,31 +11,31 @@ const (
 	pageBytes = 4096
 	// pagesAtOnce is how many pages of a stack are read at once.
 	pagesAtOnce = 4
-	// maxPages bounds what is read for one stack: some MiB.
+	// maxPages bounds the pages that are read for one stack: some MiB.
 	maxPages = 2048
 )
 
-// Memory is the memory of a process while one stack is read: each page is read once, so that what is read twice is the
-// same. It implements sampler.ThreadMemory.
+// Memory is the memory of a process while one stack is read. Each page is read once, so that repeated reads return the
+// same bytes. It implements sampler.ThreadMemory.
 type Memory struct {
 	process runtime.Memory
 	thread  *kernel.Thread
-	copied  *kernel.StackCopy // nil: none
-	late    bool              // something was read that the copy has not
-	// selfPointer says that what a thread pointer points to begins with its own address.
+	copied  *kernel.StackCopy // nil if there is none
+	late    bool              // a page was read that the copy lacks
+	// selfPointer says that the memory at a thread pointer starts with its own address.
 	selfPointer bool
-	pages       map[uint64][]byte // by address; nil: it cannot be read
+	pages       map[uint64][]byte // by address; nil if it cannot be read
 }
 
-// MemoryOf returns the memory of a process as it is while one stack of it is read, and as it was where there is a copy,
-// which may be nil. It is for one use of sampler.Threads.CompleteThread.
+// MemoryOf returns the memory of a process while one of its stacks is read: from the copy, which may be nil, or else
+// from the process. It is for one call of sampler.Threads.CompleteThread.
 func MemoryOf(process runtime.Memory, t *kernel.Thread, copied *kernel.StackCopy) *Memory {
 	m := newMemory(process, t)
 	m.copied = copied
 	return m
 }
 
-// OfCopy reports whether all that was read was in the copy, or is the same as long as the thread lives.
+// OfCopy reports whether all memory that was read was in the copy, or does not change while the thread lives.
 func (m *Memory) OfCopy() bool { return m.copied != nil && !m.late }
 
 func newMemory(process runtime.Memory, t *kernel.Thread) *Memory {
@@ -84,7 +84,7 @@ func (m *Memory) page(addr uint64) []byte {
 		return nil
 	}
 	several := make([]byte, pagesAtOnce*pageBytes)
-	n, _ := m.process.ReadAt(several, int64(addr)) // what can be read is what counts
+	n, _ := m.process.ReadAt(several, int64(addr)) // fewer pages are enough
 	if n < pageBytes {
 		m.pages[addr] = nil
 		return nil
@@ -98,15 +98,15 @@ func (m *Memory) page(addr uint64) []byte {
 	return m.pages[addr]
 }
 
-// Where the outermost frame of a stack can be, as bpf/task.h has it.
+// Where the outermost frame of a stack can be, as in bpf/task.h.
 const (
 	reach            = 33 * 64 << 10 // of a stack below its end
 	startCodeFrame   = 256
 	threadDescriptor = 4096
 )
 
-// EndsAt implements unwind.Stack. The stack of a program's first thread ends where the kernel began it, that of
-// another below what the C library keeps of the thread.
+// EndsAt implements unwind.Stack. The stack of a program's first thread ends where the kernel started it. The stack of
+// another thread ends below the C library's data about the thread.
 func (m *Memory) EndsAt(addr uint64) bool {
 	end := m.thread.StartStack + 16 // start code may have taken the number of arguments off the stack
 	if end-addr < reach {
@@ -114,7 +114,7 @@ func (m *Memory) EndsAt(addr uint64) bool {
 	}
 	end = m.thread.ThreadPointer
 	late := m.late
-	defer func() { m.late = late }() // what is there stays there
+	defer func() { m.late = late }() // this word does not change
 	if self, ok := m.ReadU64(end); m.selfPointer && (!ok || self != end) {
 		return false
 	}

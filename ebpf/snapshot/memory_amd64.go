@@ -1,4 +1,4 @@
 package snapshot
 
-// hasSelfPointer says that what a thread pointer points to begins with its own address.
+// hasSelfPointer says that the memory at a thread pointer starts with its own address.
 const hasSelfPointer = true

@@ -1,8 +1,8 @@
 // Package snapshot takes the stacks of all threads of a process now, without stopping it.
 //
-// A pass over the threads has the registers and kernel stack of each, and how often it has left a CPU. The user stack
-// is read afterwards, from the process's memory. The two belong together if the next pass shows that the thread has
-// not been on a CPU meanwhile; else the thread is looked at again. Threads that run, or that move too fast for that,
+// A pass over the threads reads the registers and the kernel stack of each, and how often it has left a CPU. The user
+// stack is read afterwards, from the process's memory. Both belong together if the next pass shows that the thread has
+// not been on a CPU in between; otherwise the thread is read again. Threads that run, or that move too fast for that,
 // are sampled by the CPU clock, which interrupts them where they are.
 package snapshot
 
@@ -20,49 +20,50 @@ import (
 // Stack is the stack of one thread.
 type Stack struct {
 	kernel.Thread                 // when the stack was taken; its Kernel is nil
-	Sample        *sampler.Sample // nil: the thread could not be looked at while it was anywhere
-	Torn          bool            // the thread has run while its stack was read: frames may be of different moments
-	Tries         int             // how often it was looked at
+	Sample        *sampler.Sample // nil if the thread could not be read
+	Torn          bool            // the thread ran while its stack was read: frames may be of different moments
+	Tries         int             // how often it was read
 }
 
-// Whole reports whether the stack is one that the thread had at one moment, from the leaf to the root.
+// Whole reports whether the stack is complete, and is one that the thread had at one moment.
 func (s *Stack) Whole() bool {
 	return s.Sample != nil && !s.Torn && (s.Sample.Outcome.Complete() || !s.Sample.Outcome.HasUserPart())
 }
 
-// ErrGone says that there is no such process or thread, or that it has ended meanwhile.
+// ErrGone reports that there is no such process or thread, or that it has ended since.
 var ErrGone = errors.New("no such process or thread")
 
-// passes looks at threads; *kernel.Threads does.
+// passes makes passes over threads; *kernel.Threads implements it.
 type passes interface {
 	Read(pid, tid uint32, use func(*kernel.Thread)) error
 }
 
-// completer walks stacks; *sampler.Sampler does.
+// completer walks stacks; *sampler.Sampler implements it.
 type completer interface {
 	CompleteThread(t *kernel.Thread, m sampler.ThreadMemory) *sampler.Sample
 	Memory(pid uint32) runtime.Memory
 }
 
 const (
-	// maxTries is how often a thread is looked at: one that blocks now and then is met between two of its runs.
+	// maxTries is how often a thread is read: a thread that blocks from time to time is met between two of its runs.
 	maxTries = 12
-	// threadsAtOnce is how many stacks are read between two passes. The fewer, the less time has a thread to move.
+	// threadsAtOnce is how many stacks are read between two passes. The smaller it is, the less time a thread has to
+	// move.
 	threadsAtOnce = 16
 )
 
-// reader looks at the threads of one process until it has all of their stacks.
+// reader reads the threads of one process until it has all of their stacks.
 type reader struct {
 	passes    passes
 	completer completer
-	pid, tid  uint32 // tid 0: all threads
+	pid, tid  uint32 // tid 0 means all threads
 
 	threads map[uint32]*Stack // by TID
 	read    []*Stack          // since the last pass, to be checked by the next one
 }
 
-// takeBlocked takes the stacks of the threads that are on no CPU long enough to be read. Those of others are without a
-// Sample, or torn.
+// takeBlocked takes the stacks of the threads that are on no CPU long enough to be read. Other threads have a stack
+// without a Sample, or a torn one.
 func takeBlocked(ctx context.Context, p passes, c completer, pid, tid uint32) ([]*Stack, error) {
 	r := reader{passes: p, completer: c, pid: pid, tid: tid, threads: map[uint32]*Stack{}}
 	for {
@@ -84,7 +85,7 @@ func takeBlocked(ctx context.Context, p passes, c completer, pid, tid uint32) ([
 	}
 }
 
-// pass looks at all threads.
+// pass makes a pass over all threads.
 func (r *reader) pass() (map[uint32]*kernel.Thread, error) {
 	now := map[uint32]*kernel.Thread{}
 	err := r.passes.Read(r.pid, r.tid, func(t *kernel.Thread) {
@@ -118,7 +119,7 @@ func Moved(before, after *kernel.Thread) bool {
 		before.Switches != after.Switches || before.Started != after.Started
 }
 
-// next returns the threads to be read now: those that were tried least often.
+// next returns the threads to read now, the least often tried ones first.
 func (r *reader) next(now map[uint32]*kernel.Thread) (next []*kernel.Thread) {
 	for tid, t := range now {
 		s := r.threads[tid]
@@ -141,7 +142,7 @@ func (r *reader) next(now map[uint32]*kernel.Thread) (next []*kernel.Thread) {
 	return next[:min(len(next), threadsAtOnce)]
 }
 
-// take reads the stack of a thread as the last pass has seen it, unless it runs.
+// take reads the stack of a thread as the last pass saw it, unless the thread runs.
 func (r *reader) take(t *kernel.Thread) {
 	s := r.threads[t.TID]
 	if s == nil {
@@ -161,7 +162,7 @@ func (r *reader) take(t *kernel.Thread) {
 	r.read = append(r.read, s)
 }
 
-// stacks returns what there is, the first thread of the process first.
+// stacks returns all stacks, the first thread of the process first.
 func (r *reader) stacks() (out []*Stack) {
 	for _, s := range r.threads {
 		out = append(out, s)

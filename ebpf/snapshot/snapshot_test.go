@@ -11,7 +11,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// script is what the passes over some threads show, one after the other; the last goes on for ever.
+// script is the result of passes over some threads, one after the other; the last one repeats.
 type script struct {
 	passes [][]kernel.Thread
 	read   int
@@ -57,8 +57,8 @@ func take(t *testing.T, tid uint32, passes ...[]kernel.Thread) (map[uint32]*Stac
 	return out, s
 }
 
-// A stack is whole only if the thread was on no CPU between the two passes; else it is read again, by the registers of
-// the later pass.
+// A stack is whole only if the thread was on no CPU between the two passes; otherwise it is read again, with the
+// registers of the later pass.
 func TestMovedThreadsAreReadAgain(t *testing.T) {
 	const s, r = kernel.Sleeping, kernel.Running
 	got, script := take(t, 0,
@@ -84,7 +84,7 @@ func TestMovedThreadsAreReadAgain(t *testing.T) {
 	}
 }
 
-// A thread that never stays is given up, and said to be torn.
+// A thread that never stays is given up, and reported as torn.
 func TestRestlessThreadIsTorn(t *testing.T) {
 	var passes [][]kernel.Thread
 	for n := range uint64(100) {
@@ -99,7 +99,7 @@ func TestRestlessThreadIsTorn(t *testing.T) {
 	}
 }
 
-// What has the ID of a thread that was read may be another one.
+// A different thread may have the ID of a thread that was read.
 func TestAnotherThreadOfTheSameID(t *testing.T) {
 	first, second := thread(1, kernel.Sleeping, 3), thread(1, kernel.Sleeping, 3)
 	first.Started, second.Started = 10, 20
@@ -117,7 +117,7 @@ func TestNoThread(t *testing.T) {
 	}
 }
 
-// Many threads are read some at a time, each by the registers of a pass just before.
+// Many threads are read some at a time, each with the registers of a pass just before.
 func TestManyThreads(t *testing.T) {
 	var all []kernel.Thread
 	for tid := range uint32(10 * threadsAtOnce) {

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// clockRate is at what rate threads that run are sampled, in Hz.
+	// clockRate is the rate at which running threads are sampled, in Hz.
 	clockRate = 997
-	// clockInterval is how long samples lie in the kernel.
+	// clockInterval is how long samples stay in the kernel.
 	clockInterval = 5 * time.Millisecond
 	// tableBytes is the limit of the memory for unwind tables in the kernel.
 	tableBytes = 64 << 20
-	// runtimePatience is how long language runtimes are waited for that are just being read.
+	// runtimePatience is how long to wait for language runtimes that are being read.
 	runtimePatience = 3 * time.Second
-	// readPatience is how long the memory of the process is waited for, and each of its files.
+	// readPatience is how long to wait for the memory of the process, and for each of its files.
 	readPatience = time.Second
-	// clockPatience is how long threads that run are waited for.
+	// clockPatience is how long to wait for running threads.
 	clockPatience = 300 * time.Millisecond
 )
 
@@ -35,15 +35,15 @@ type Taker struct {
 	sampler *sampler.Sampler
 	clock   sync.Once // starts the CPU clock
 	stop    context.CancelFunc
-	ended   chan error // of the sampler's Run; nil: it was not started
+	ended   chan error // of the sampler's Run; nil if it was not started
 
 	mu     sync.Mutex
-	wanted map[uint32]*Stack // by TID: threads that are waited for
-	got    chan struct{}     // one of them was met
+	wanted map[uint32]*Stack // by TID: threads that are not sampled yet
+	got    chan struct{}     // a wanted thread was sampled
 }
 
 // Open prepares for snapshots of a process. It returns a *kernel.PermissionError when this process lacks capabilities.
-// Close it after use.
+// Close the Taker after use.
 func Open(pid uint32) (*Taker, error) {
 	t := &Taker{pid: pid, got: make(chan struct{}, 1)}
 	var err error
@@ -61,7 +61,7 @@ func Open(pid uint32) (*Taker, error) {
 	return t, nil
 }
 
-// Sampler knows the executables of the frames.
+// Sampler returns the sampler, which knows the executables of the frames.
 func (t *Taker) Sampler() *sampler.Sampler { return t.sampler }
 
 // Close releases everything.
@@ -75,8 +75,8 @@ func (t *Taker) Close() error {
 	return errors.Join(err, t.sampler.Close(), t.threads.Close())
 }
 
-// Take returns the stacks of all threads of the process, or of one of them, in order of their IDs. They are the
-// caller's. The error is ErrGone if there is no thread.
+// Take returns the stacks of all threads of the process, or with a tid only of that thread, in order of their IDs. The
+// caller owns them. The error is ErrGone if there is no thread.
 func (t *Taker) Take(ctx context.Context, tid uint32) ([]*Stack, error) {
 	stacks, err := takeBlocked(ctx, t.threads, t.sampler, t.pid, tid)
 	if err != nil {
@@ -133,7 +133,7 @@ func (t *Taker) wants() int {
 	return len(t.wanted)
 }
 
-// startClock begins to sample, which goes on until Close.
+// startClock starts sampling, which continues until Close.
 func (t *Taker) startClock() (err error) {
 	t.clock.Do(func() {
 		config := sampler.Config{SampleRate: clockRate, UserStacks: true, KernelStacks: true, TableBytes: tableBytes}
@@ -151,7 +151,7 @@ func (t *Taker) startClock() (err error) {
 	return err
 }
 
-// use keeps the sample of a thread that is waited for.
+// use keeps the sample of a wanted thread.
 func (t *Taker) use(s *sampler.Sample) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,7 @@ func keep(s *sampler.Sample) *sampler.Sample {
 	return &kept
 }
 
-// present leaves out threads that have ended since and could not be looked at.
+// present leaves out threads that have ended since and could not be read.
 func (t *Taker) present(stacks []*Stack, tid uint32) ([]*Stack, error) {
 	missing := slices.ContainsFunc(stacks, func(s *Stack) bool { return s.Sample == nil })
 	if !missing {

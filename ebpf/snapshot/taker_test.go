@@ -46,7 +46,7 @@ func start(t testing.TB, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// ways are the functions of testdata/restless.c by where they are, and which way they are on.
+// ways are the functions of testdata/restless.c by address, and the way that each is on.
 type ways []way
 
 type way struct {
@@ -89,7 +89,7 @@ func (all ways) sides(s *Stack, name func(kernel.Frame) string) (sides []string)
 	return sides
 }
 
-// TestRestlessThreads: of threads that are on a CPU some ten thousand times a second, no stack is whole that is of two
+// TestRestlessThreads: threads that are on a CPU some ten thousand times a second have no whole stack of two different
 // moments. HEADWATER_SNAPSHOTS is how many snapshots are taken.
 func TestRestlessThreads(t *testing.T) {
 	need.Root(t)
@@ -148,7 +148,7 @@ func TestRestlessThreads(t *testing.T) {
 	}
 }
 
-// A thread of this process that sleeps has its stack from the system call to where Go began it. It needs no other
+// A sleeping thread of this process has its stack from the system call to where Go started it. It needs no other
 // program, so that it runs on every kernel of the matrix.
 func TestOwnThread(t *testing.T) {
 	taker := open(t, os.Getpid())
@@ -177,7 +177,7 @@ func TestOwnThread(t *testing.T) {
 	}
 }
 
-// A process that ends is said to be gone.
+// A process that ends is reported as gone.
 func TestProcessEnds(t *testing.T) {
 	need.Root(t)
 	process := start(t, "sleep", "600")

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// byCall says what system calls wait for that wait for one thing only.
+// byCall has the reasons of system calls that wait for one thing only.
 var byCall = func() map[int64]string {
 	all := map[int64]string{
 		unix.SYS_FUTEX:       Lock,

@@ -17,7 +17,7 @@ const (
 	FileServer   = "file_server"   // the server of a network or FUSE file system
 	Frozen       = "frozen"        // the cgroup to be thawed
 	IOUring      = "io_uring"      // completions of io_uring
-	KernelLock   = "kernel_lock"   // a lock that the kernel has for itself, such as that of an address space
+	KernelLock   = "kernel_lock"   // a lock that the kernel has for itself, such as the lock of an address space
 	Lock         = "lock"          // a futex: mutex, condition, semaphore, join
 	Memory       = "memory"        // memory to become free, or below the cgroup's limit
 	MessageQueue = "message_queue" // a message of System V or POSIX
@@ -33,7 +33,7 @@ const (
 	VCPU         = "vcpu"          // the virtual CPU of a guest to have work
 )
 
-// byFunction says what functions of the kernel wait for. The innermost one of a stack that is listed counts.
+// byFunction has the reasons of kernel functions that wait. The innermost listed function of a stack counts.
 var byFunction = invert(map[string]string{
 	Child: "do_wait kernel_wait4 kernel_waitid wait_for_vfork_done",
 	Disk: "io_schedule io_schedule_timeout folio_wait_bit_common wait_on_page_bit_common wait_on_page_bit " +
@@ -71,7 +71,7 @@ var byFunction = invert(map[string]string{
 	VCPU:     "kvm_vcpu_block kvm_vcpu_halt",
 })
 
-// invert returns the reason of each of the words.
+// invert returns the reason of each word.
 func invert(words map[string]string) map[string]string {
 	out := map[string]string{}
 	for reason, list := range words {
@@ -82,8 +82,8 @@ func invert(words map[string]string) map[string]string {
 	return out
 }
 
-// Of returns what a thread waits for, "" if it does not wait or that is not known. functions are those of its kernel
-// stack, leaf first; the number of the system call counts where none of them says.
+// Of returns what a thread waits for, "" if it does not wait or the reason is not known. functions are the functions of
+// its kernel stack, leaf first; the number of the system call counts if none has a reason.
 func Of(t *kernel.Thread, functions []string) string {
 	switch {
 	case t.State == kernel.Runnable:
@@ -94,7 +94,7 @@ func Of(t *kernel.Thread, functions []string) string {
 		return ""
 	}
 	for _, f := range functions {
-		name, _, _ := strings.Cut(f, ".") // what compilers add: .isra.0, .part.0
+		name, _, _ := strings.Cut(f, ".") // without suffixes of compilers: .isra.0, .part.0
 		if reason := byFunction[name]; reason != "" {
 			return reason
 		}

@@ -6,16 +6,16 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// Who wakes threads, if it is no task.
+// Wakers that are not tasks.
 const (
-	Timer     = "timer"     // the time that a thread wanted to wait at most has passed
-	Interrupt = "interrupt" // a device, mostly: a disk has answered, a packet has come
+	Timer     = "timer"     // the timeout of a wait has passed
+	Interrupt = "interrupt" // mostly of a device: a disk has answered, a packet has come
 )
 
-// task says that the task that runs does it itself, whatever has brought it into the kernel.
+// task says that the running task wakes the thread, however it entered the kernel.
 const task = "task"
 
-// byWaker says what functions of the kernel mean that wake threads. The innermost one of a stack that is listed counts.
+// byWaker has the meanings of kernel functions that wake threads. The innermost listed function of a stack counts.
 var byWaker = invert(map[string]string{
 	Timer: "__hrtimer_run_queues hrtimer_run_queues hrtimer_run_softirq __run_timers run_timer_softirq call_timer_fn " +
 		"expire_timers",
@@ -24,15 +24,15 @@ var byWaker = invert(map[string]string{
 	task: "exit_to_user_mode_loop exit_to_user_mode_prepare irqentry_exit_to_user_mode do_notify_resume",
 })
 
-// interruptPrefixes begin the names of the interrupts of x86 that have one each.
+// interruptPrefixes are the prefixes of the interrupts of x86 that have their own functions.
 var interruptPrefixes = []string{"sysvec_", "__sysvec_", "asm_sysvec_"}
 
-// Waker returns who has woken a thread of a process: Timer, Interrupt, the name of another thread of the process, or
-// that of another process, of the kernel's threads without a number. functions are those of the kernel's stack then,
-// leaf first.
+// Waker returns the waker of a thread of a process: Timer, Interrupt, the name of another thread of the process, or the
+// name of another process; names of kernel threads are without a number. functions are the functions of the kernel
+// stack at that time, leaf first.
 func Waker(w *kernel.Waker, pid uint32, functions []string) string {
 	for _, f := range functions {
-		name, _, _ := strings.Cut(f, ".") // what compilers add
+		name, _, _ := strings.Cut(f, ".") // without suffixes of compilers
 		by := byWaker[name]
 		if by == "" && hasInterruptPrefix(name) {
 			by = Interrupt
@@ -45,7 +45,7 @@ func Waker(w *kernel.Waker, pid uint32, functions []string) string {
 		}
 	}
 	switch {
-	case w.ByTID == 0: // an idle CPU wakes nobody by itself
+	case w.ByTID == 0: // an idle CPU wakes no thread by itself
 		return Interrupt
 	case w.ByKernel:
 		name, _, _ := strings.Cut(w.ByComm, "/") // kworker/0:1

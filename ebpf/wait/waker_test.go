@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// The stacks are those of Linux 6.18 on amd64 and 6.1 on arm64, as `perf script` has them, cut.
+// The stacks are from Linux 6.18 on amd64 and 6.1 on arm64, as `perf script` shows them, cut.
 func TestWaker(t *testing.T) {
 	for _, test := range []struct {
 		name  string

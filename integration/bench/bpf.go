@@ -19,7 +19,7 @@ const (
 	typeArrayOfMaps   = 12 // BPF_MAP_TYPE_ARRAY_OF_MAPS
 	typeHashOfMaps    = 13 // BPF_MAP_TYPE_HASH_OF_MAPS
 	statsOfRunTime    = 0  // BPF_STATS_RUN_TIME
-	largestKeyOfAMaps = 64 // bytes, more than any contender's outer map has
+	largestKeyOfAMaps = 64 // bytes, more than the outer maps of all contenders need
 )
 
 // bpf makes the system call of the same name.
@@ -31,9 +31,8 @@ func bpf(command int, attribute unsafe.Pointer, size uintptr) (int, error) {
 	return int(r), nil
 }
 
-// countRunTime makes the kernel count the runs of BPF programs and their time
-// until the result is called. Unlike with kernel.bpf_stats_enabled, several that
-// do so at once do not disturb each other, and nothing is left behind by a crash.
+// countRunTime makes the kernel count the runs of BPF programs and their time until stop is called. Unlike
+// kernel.bpf_stats_enabled, it does not interfere with other users, and a crash does not leave it enabled.
 func countRunTime() (stop func(), err error) {
 	attribute := struct{ kind uint32 }{statsOfRunTime}
 	fd, err := bpf(enableStats, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
@@ -43,7 +42,7 @@ func countRunTime() (stop func(), err error) {
 	return func() { unix.Close(fd) }, nil
 }
 
-// runs is what the entry program of a profiler has done so far.
+// runs are the runs so far of a profiler's entry program.
 type runs struct{ count, nanoseconds uint64 }
 
 func (r runs) minus(before runs) runs {
@@ -53,7 +52,7 @@ func (r runs) minus(before runs) runs {
 // mean returns nanoseconds per run.
 func (r runs) mean() float64 { return float64(r.nanoseconds) / float64(r.count) }
 
-// bpfPrograms returns the BPF programs of a process, each once.
+// bpfPrograms returns the distinct BPF programs of a process.
 func bpfPrograms(pid int) ([]descriptor, error) {
 	all, err := descriptors(pid, "bpf-prog")
 	seen := map[uint64]bool{}
@@ -64,8 +63,8 @@ func bpfPrograms(pid int) ([]descriptor, error) {
 	}), err
 }
 
-// sampleRuns returns the runs of the perf event programs of a process. What a
-// program calls by tail call counts as its own time, and not as a run.
+// sampleRuns returns the runs of the perf event programs of a process. Tail calls count in the time of the calling
+// program, and not as runs.
 func sampleRuns(pid int) (sum runs, err error) {
 	all, err := bpfPrograms(pid)
 	for _, p := range all {
@@ -77,8 +76,8 @@ func sampleRuns(pid int) (sum runs, err error) {
 	return sum, err
 }
 
-// mapMemory returns the bytes of kernel memory of a process's BPF maps, with
-// the maps that are only held by other maps.
+// mapMemory returns the bytes of kernel memory of a process's BPF maps, including maps that are only referenced by
+// other maps.
 func mapMemory(pid int) (uint64, error) {
 	maps, err := descriptors(pid, "bpf-map")
 	if err != nil {
@@ -140,8 +139,7 @@ func innerMaps(process int, outer descriptor) (map[uint64]uint64, error) {
 	}
 }
 
-// element is the part of union bpf_attr that is about a map's elements, on
-// machines whose pointers have 64 bits.
+// element is the part of union bpf_attr for a map's elements, on machines with 64-bit pointers.
 type element struct {
 	fd    uint32
 	_     uint32
@@ -156,7 +154,7 @@ func nextKey(fd int, key, next unsafe.Pointer) bool {
 	return err == nil
 }
 
-// innerMapID looks up an element of a map of maps: user space sees identifiers.
+// innerMapID looks up an element of a map of maps: user space gets an identifier.
 func innerMapID(fd int, key unsafe.Pointer) (id uint32, ok bool) {
 	attribute := element{fd: uint32(fd), key: key, value: unsafe.Pointer(&id)}
 	_, err := bpf(mapLookup, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))

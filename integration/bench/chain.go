@@ -12,18 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// framesOfC are those that a C program has below its own calls: main,
-// __libc_start_call_main, __libc_start_main and _start, as glibc 2.34 and later have them.
+// framesOfC is the number of frames in a C program below its own calls: main, __libc_start_call_main, __libc_start_main
+// and _start in glibc 2.34 and later.
 const framesOfC = 4
 
-// withoutFramePointers are the compiler flags of the workloads: optimised as
-// distributions do, no frame pointers, and each call a frame.
+// withoutFramePointers are the compiler flags of the workloads: optimised as distributions do, without frame pointers,
+// and with a frame for each call.
 var withoutFramePointers = []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}
 
-// chainLeaf and chainMain are the two ends of a chain program. Its arguments are
-// how many milliseconds of CPU to burn, at least and below, and how many times as
-// long to live; or, with an x before it, how many times to pass over some memory.
-// Without one, it does not end.
+// chainLeaf and chainMain are the two ends of a chain program. Its arguments are the milliseconds of CPU to burn (at
+// least, and less than), and the factor by which it lives longer; or an x, followed by the number of passes over some
+// memory. Without arguments it does not end.
 const (
 	chainLeaf = `#define _GNU_SOURCE
 #include <stdlib.h>
@@ -75,9 +74,9 @@ OWN unsigned long f0(unsigned long x)
 `
 )
 
-// chainSource returns a C program whose leaf burns CPU under a number of frames in
-// all. Each function is another one, with a stack frame of another size, for
-// that is what programs look like to an unwinder's tables and to caches.
+// chainSource returns a C program that burns CPU in its leaf with the given total number of frames. All functions
+// differ, and so do the sizes of their stack frames: this is how real programs look to an unwinder's tables and to
+// caches.
 func chainSource(frames int) string {
 	var c strings.Builder
 	if frames <= framesOfC { // no room for the C library: the program is one function
@@ -112,8 +111,8 @@ func buildChain(dir string, frames int) (string, error) {
 	return path, nil
 }
 
-// buildPythonChain writes a program in Python that has a number of functions on its stack, and returns its path. From
-// Python 3.11 on its native stack is the same with any number of them.
+// buildPythonChain writes a Python program with a number of functions on its stack, and returns its path. From Python
+// 3.11 on, its native stack does not depend on the number.
 func buildPythonChain(dir string, frames int) (string, error) {
 	var c strings.Builder
 	c.WriteString("#!/usr/bin/python3\ndef f0(x):\n    while True:\n        x = (x * 31 + 7) % 65521\n")
@@ -125,13 +124,13 @@ func buildPythonChain(dir string, frames int) (string, error) {
 	return path, os.WriteFile(path, []byte(c.String()), 0o755)
 }
 
-// chainName is the name of the process, too.
+// chainName is also the name of the process.
 func chainName(frames int) string { return fmt.Sprintf("hwchain%d", frames) }
 
-// burners are processes that burn CPU, one on each.
+// burners are processes that burn CPU, one per CPU.
 type burners []*exec.Cmd
 
-// lowestPriority lets everybody else go first.
+// lowestPriority yields to all other processes.
 const lowestPriority = 19
 
 // burn starts a program on each CPU, with the given nice value.
@@ -156,16 +155,15 @@ func burn(path string, nice int) (burners, error) {
 	return b, nil
 }
 
-// renice changes the priority of a process that leads a session: among the tasks
-// of its session, and of the session among others where sessions are scheduled as
-// groups, see sched(7). Without the privilege, or without groups, others get more
-// of the CPU, and that is all.
+// renice changes the priority of a process that leads a session: of the process within its session, and of the session
+// if sessions are scheduled as groups, see sched(7). Without the privilege, or without groups, other processes get more
+// of the CPU; there is no other effect.
 func renice(pid, nice int) {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, pid, nice)
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), fmt.Append(nil, nice), 0)
 }
 
-// cpuSeconds returns the CPU time that they have used.
+// cpuSeconds returns the CPU time that the processes have used.
 func (b burners) cpuSeconds() float64 {
 	sum := 0.0
 	for _, cmd := range b {

@@ -17,12 +17,12 @@ type contender struct {
 	name      string
 	binary    string
 	arguments string        // with {rate}, {interval}, {sink}, {config}, {listen} and {dir}
-	config    string        // its file, with {rate}, {interval}, {sink}, {pids} and {block}
-	forStacks string        // more of them, where its stacks are looked at
-	finest    time.Duration // report interval that it takes
-	block     string        // of Headwater: more arguments and blocks of its component
-	tracefs   bool          // needs tracefs, which it gets in a mount namespace of its own
-	unjudged  bool          // its profiles never say which stacks are not whole
+	config    string        // configuration file, with {rate}, {interval}, {sink}, {pids} and {block}
+	forStacks string        // additional arguments for measurements of its stacks
+	finest    time.Duration // its shortest report interval
+	block     string        // of Headwater: additional arguments and blocks of its component
+	tracefs   bool          // needs tracefs, which is mounted in a separate mount namespace
+	unjudged  bool          // its profiles do not mark incomplete stacks
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	peerStackArguments = "-send-error-frames"
 )
 
-// hostConfig profiles the whole host and sends to the sink, as others do.
+// hostConfig profiles the whole host and sends to the sink, like the other contenders.
 const hostConfig = `pyroscope.ebpf "bench" {
 	forward_to       = [pyroscope.write.sink.receiver]
 	targets_only     = false
@@ -44,7 +44,7 @@ const hostConfig = `pyroscope.ebpf "bench" {
 }
 ` + writeConfig
 
-// alloyConfig does the same in Alloy, which has no default_target, and shows names of processes only if it is asked to.
+// alloyConfig does the same in Alloy, which has no default_target, and reports names of processes only on request.
 const alloyConfig = `pyroscope.ebpf "bench" {
 	forward_to       = [pyroscope.write.sink.receiver]
 	targets_only     = false
@@ -63,15 +63,15 @@ pyroscope.write "sink" {
 }
 `
 
-// settings are how a contender is to run.
+// settings are the settings for a run of a contender.
 type settings struct {
 	rate     int           // samples per second and CPU
 	interval time.Duration // between reports
-	stacks   bool          // its stacks will be looked at
-	pids     bool          // and are to say their processes, as the peer's always do
+	stacks   bool          // its stacks will be examined
+	pids     bool          // samples must name their processes, as the peer's always do
 }
 
-// profiler is a contender that runs.
+// profiler is a running contender.
 type profiler struct {
 	contender
 	pid        int
@@ -83,14 +83,14 @@ type profiler struct {
 	ended      chan error
 	sink       *sink
 	dir        string
-	address    string // of its HTTP server, if it has one
+	address    string // of its HTTP server, if any
 }
 
-// firstSampleAfter is how long a start may take: much of a minute where a machine is emulated.
+// firstSampleAfter bounds the time of a start: it takes most of a minute in an emulated machine.
 const firstSampleAfter = 5 * time.Minute
 
-// start runs the contender and waits for its first sample. Some CPU is to be
-// busy, for idle ones need not take any.
+// start starts the contender and waits for its first sample. The caller must keep some CPU busy, because idle CPUs may
+// yield no samples.
 func (c contender) start(how settings) (*profiler, error) {
 	p := &profiler{contender: c, output: new(strings.Builder), ended: make(chan error, 1)}
 	if err := p.launch(how); err != nil {
@@ -155,7 +155,7 @@ func (p *profiler) launch(how settings) (err error) {
 	return nil
 }
 
-// stop ends the profiler as a user does.
+// stop ends the profiler like a user.
 func (p *profiler) stop() error {
 	defer p.release()
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
@@ -178,7 +178,7 @@ func (p *profiler) release() {
 	}
 }
 
-// expand splits a template at blanks and fills in what its {names} stand for.
+// expand splits a template at blanks and replaces {names} with their values.
 func expand(template string, values *strings.Replacer) []string {
 	words := strings.Fields(template)
 	for i := range words {
@@ -187,7 +187,7 @@ func expand(template string, values *strings.Replacer) []string {
 	return words
 }
 
-// freeAddress returns an address of loopback that nobody listens on.
+// freeAddress returns a loopback address without a listener.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

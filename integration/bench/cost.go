@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// measureCost measures what the profiler uses while a workload runs.
+// measureCost measures the resources that the profiler uses while a workload runs.
 func (b *bench) measureCost(i int, w costlyWork) error {
 	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
 	if err != nil {
@@ -32,13 +32,13 @@ func (b *bench) measureCost(i int, w costlyWork) error {
 		return err
 	}
 	if p.forStacks != "" || p.unjudged {
-		return nil // it does not say which are complete, as it runs here
+		return nil // it does not report completeness in this setup
 	}
 	return b.addComplete(i, p, w.key, warm.at)
 }
 
-// costOf notes what a profiler uses while a workload runs that has begun; first is what it
-// had used before. It returns what it had used when the workload was warm.
+// costOf records the resources that a profiler uses during a workload that has already started; first is the usage
+// before that. It returns the usage after the warm-up.
 func (b *bench) costOf(i int, p *profiler, key string, first cost) (warm cost, err error) {
 	time.Sleep(b.warm)
 	if warm, err = readCost(p); err != nil {
@@ -53,7 +53,7 @@ func (b *bench) costOf(i int, p *profiler, key string, first cost) (warm cost, e
 	return warm, nil
 }
 
-// addComplete notes how many of the user stacks of the whole machine were complete.
+// addComplete records the share of complete user stacks on the whole machine.
 func (b *bench) addComplete(i int, p *profiler, key string, since time.Time) error {
 	stacks, err := p.sink.stacks()
 	if err != nil {
@@ -69,17 +69,17 @@ func (b *bench) addComplete(i int, p *profiler, key string, since time.Time) err
 	return nil
 }
 
-// afterStart is what a profiler gets to look at what already runs.
+// afterStart is the time for a profiler to examine the processes that already run.
 const afterStart = 2 * time.Second
 
-// costTime is how long a profiler's cost is measured: as many whole report intervals as
-// -time needs, for most of what an agent does, it does when it reports.
+// costTime is the time for which a profiler's cost is measured: the smallest whole number of report intervals that is
+// at least -time, since an agent does most of its work when it reports.
 func (o *options) costTime() time.Duration {
 	intervals := max(1, (o.time+o.interval-1)/o.interval)
 	return intervals * o.interval
 }
 
-// cost is what a profiler has used until a moment.
+// cost is the total resource usage of a profiler at a moment.
 type cost struct {
 	spent
 	runs      runs
@@ -101,7 +101,7 @@ func readCost(p *profiler) (c cost, err error) {
 	return c, err
 }
 
-// spent is what a profiler has used until a moment.
+// spent is the total CPU time of a profiler at a moment.
 type spent struct {
 	at         time.Time
 	agent, bpf time.Duration
@@ -119,15 +119,16 @@ func (p *profiler) spent() (s spent, err error) {
 	return s, err
 }
 
-// perMinute returns seconds of CPU a minute since another moment: of the agent, and of it and its BPF programs.
+// perMinute returns seconds of CPU time per minute since another moment: of the agent, and of the agent and its BPF
+// programs together.
 func (s spent) perMinute(since spent) (agent, together float64) {
 	minutes := s.at.Sub(since.at).Minutes()
 	agent = (s.agent - since.agent).Seconds() / minutes
 	return agent, agent + (s.bpf-since.bpf).Seconds()/minutes
 }
 
-// addCost notes what a workload cost from its first to its last moment. When it
-// was warm, the profiler had seen its executables.
+// addCost records the cost of a workload from its first to its last moment. At warm, the profiler had already seen the
+// workload's executables.
 func (b *bench) addCost(i int, key string, first, warm, last cost) {
 	agent, together := last.perMinute(warm.spent)
 	b.add("warming cpu "+key, i, (warm.agent - first.agent).Seconds())

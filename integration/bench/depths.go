@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// measureDepths measures the BPF program under stacks of several depths, and how
-// many of the deepest arrive whole.
+// measureDepths measures the BPF program with stacks of several depths, and the share of the deepest stacks that arrive
+// complete.
 func (b *bench) measureDepths(i int) error {
 	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
 	if err != nil {
@@ -46,18 +46,18 @@ func (b *bench) measureDepths(i int) error {
 	return nil
 }
 
-// sampleCost returns the run time of the BPF program for a sample of a program that burns CPU, in microseconds.
+// sampleCost returns the run time of the BPF program per sample of a program that burns CPU, in microseconds.
 func (b *bench) sampleCost(p *profiler, path string) (float64, error) {
 	short := b.options
-	short.time /= 3 // it is a mean already
+	short.time /= 3 // the result is a mean already
 	r, err := measureDepth(p, path, short)
 	return median(r.windows) / 1e3, err
 }
 
-// The depths between which the cost of a frame is taken.
+// The depths whose difference gives the cost of a frame.
 const slopeFrom, slopeTo = 21, 121
 
-// measurePythonFrame measures what a frame of Python costs in the BPF program.
+// measurePythonFrame measures the cost of a Python frame in the BPF program.
 func (b *bench) measurePythonFrame(i int) error {
 	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
 	if err != nil {
@@ -65,7 +65,7 @@ func (b *bench) measurePythonFrame(i int) error {
 	}
 	defer p.stop()
 	var costs []float64
-	for _, frames := range []int{pythonFrom, pythonFrom, pythonTo} { // at first both are new to the profiler
+	for _, frames := range []int{pythonFrom, pythonFrom, pythonTo} { // the profiler must first have seen both
 		path, err := buildPythonChain(b.dir, frames)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (b *bench) measurePythonFrame(i int) error {
 	return nil
 }
 
-// Likewise for Python.
+// The same for Python.
 const pythonFrom, pythonTo = 10, 110
 
 func depthKey(frames int) string { return fmt.Sprintf("bpf %d", frames) }

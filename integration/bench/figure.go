@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// figure is a line of the table: what is measured of each profiler.
+// figure is a line of the table: a quantity that is measured for each profiler.
 type figure struct {
 	Key   string  `json:"key"`
 	Title string  `json:"title"`
@@ -12,9 +12,9 @@ type figure struct {
 	Aim   *target `json:"target,omitempty"`
 }
 
-// target is what we aim at.
+// target is a goal.
 type target struct {
-	Kind  string  `json:"kind"` // ratio: of ours to the peer's, at most; most, least: of ours alone
+	Kind  string  `json:"kind"` // ratio: maximum of ours to the peer's; most, least: bounds of ours
 	Value float64 `json:"value"`
 }
 
@@ -22,18 +22,18 @@ func ratio(v float64) *target { return &target{"ratio", v} }
 func most(v float64) *target  { return &target{"most", v} }
 func least(v float64) *target { return &target{"least", v} }
 
-// results are the values of figures, one a round.
+// results are the values of figures, one per round.
 type results struct {
 	contenders int
 	values     map[string][][]float64      // by key, by contender
-	reasons    map[string][]map[string]int // why stacks were not complete, by key, by contender
+	reasons    map[string][]map[string]int // reasons for incomplete stacks, by key, by contender
 }
 
 func newResults(contenders int) *results {
 	return &results{contenders: contenders, values: map[string][][]float64{}, reasons: map[string][]map[string]int{}}
 }
 
-// add notes a value.
+// add records a value.
 func (r *results) add(key string, contender int, value float64) {
 	if r.values[key] == nil {
 		r.values[key] = make([][]float64, r.contenders)
@@ -41,7 +41,7 @@ func (r *results) add(key string, contender int, value float64) {
 	r.values[key][contender] = append(r.values[key][contender], value)
 }
 
-// addShare notes the share of complete stacks, and why the others are not.
+// addShare records the share of complete stacks, and the reasons for incomplete ones.
 func (r *results) addShare(key string, contender int, s share) {
 	percent, ok := s.percent()
 	if !ok {
@@ -68,8 +68,8 @@ func (r *results) median(key string, contender int) (float64, bool) {
 	return median(values[contender]), true
 }
 
-// ratio returns the median of the rounds' ratios of the first contender to the
-// second: they took turns, so what the machine did to one it did to the other.
+// ratio returns the median over the rounds of the ratio of the first contender to the second: they take turns, so the
+// state of the machine affects both in the same way.
 func (r *results) ratio(key string) (float64, bool) {
 	values := r.values[key]
 	if len(values) < 2 {
@@ -84,7 +84,7 @@ func (r *results) ratio(key string) (float64, bool) {
 	return median(ratios), len(ratios) > 0
 }
 
-// met reports whether a target was reached, if that is known.
+// met reports whether a target was reached, if known.
 func (r *results) met(f figure) (met, known bool) {
 	if f.Aim == nil {
 		return false, false

@@ -10,7 +10,7 @@ func (b *bench) figures() []figure {
 	return slices.Concat(b.sampleFigures(), b.costFigures(), b.mapFigures(), stackFigures(), languageFigures())
 }
 
-// sampleFigures are about the BPF program.
+// sampleFigures are the figures of the BPF program.
 func (b *bench) sampleFigures() []figure {
 	var f []figure
 	for _, frames := range b.frames {
@@ -30,7 +30,7 @@ func (b *bench) sampleFigures() []figure {
 	return f
 }
 
-// costFigures are about the agent.
+// costFigures are the figures of the agent.
 func (b *bench) costFigures() []figure {
 	var f []figure
 	for _, w := range b.work {
@@ -54,7 +54,7 @@ func (b *bench) costFigures() []figure {
 		figure{"nice", "nice value of the agent", "", nil})
 }
 
-// mapFigures are about kernel memory.
+// mapFigures are the figures of kernel memory.
 func (b *bench) mapFigures() []figure {
 	f := []figure{{"maps start", "BPF maps after the start", "MB", ratio(0.25)}}
 	for _, w := range b.work {
@@ -67,7 +67,7 @@ func (b *bench) mapFigures() []figure {
 	return f
 }
 
-// stackFigures are about what is seen of processes that begin or end.
+// stackFigures are the figures of stacks of processes that start or end.
 func stackFigures() []figure {
 	var f []figure
 	for i, s := range shortLived {

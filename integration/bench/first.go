@@ -7,13 +7,11 @@ import (
 	"time"
 )
 
-// fineInterval is how often a profiler reports that does not say the time of
-// each sample, where that time is looked for.
+// fineInterval is the report interval for measuring the time of samples with profilers that do not report it.
 const fineInterval = 50 * time.Millisecond
 
-// measureFirst measures the time from a program's start to the first of its
-// samples that has a complete stack: with a profiler that has never seen the
-// program, and once again.
+// measureFirst measures the time from a program's start to its first sample with a complete stack: with a profiler that
+// has never seen the program, and then again.
 func (b *bench) measureFirst(i int, key, program string, arguments ...string) error {
 	p, err := b.launch(i, settings{rate: b.rate, interval: fineInterval, stacks: true})
 	if err != nil {
@@ -42,8 +40,7 @@ func (b *bench) measureFirst(i int, key, program string, arguments ...string) er
 	return nil
 }
 
-// addFirst notes when the first complete stack of a process was taken, and how
-// many of the stacks that are there are not complete.
+// addFirst records the time of the first complete stack of a process, and the share of complete ones among its stacks.
 func (b *bench) addFirst(i int, key string, stacks []stack, comm string, begin, end time.Time) {
 	comm = comm[:min(len(comm), 15)]
 	first := end // never
@@ -70,8 +67,8 @@ func (b *bench) addFirst(i int, key string, stacks []stack, comm string, begin, 
 	b.addShare("complete "+key, i, seen)
 }
 
-// measureFirstSecond measures how many user stacks are complete in the first second
-// after the profiler's first sample, on a machine that was busy before.
+// measureFirstSecond measures the share of complete user stacks in the first second after the profiler's first sample,
+// on a machine that was already busy.
 func (b *bench) measureFirstSecond(i int) error {
 	busy, err := b.clangBuild()
 	if err != nil {

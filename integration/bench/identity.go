@@ -9,18 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity is what a contender is and how it runs.
+// identity identifies a contender, and its arguments.
 type identity struct {
 	Name      string `json:"name"`
 	Program   string `json:"program"` // path of its main package
 	Version   string `json:"version,omitempty"`
 	Revision  string `json:"revision,omitempty"`
-	Modified  bool   `json:"modified"`  // its tree had changes that are not in the revision
-	Arguments string `json:"arguments"` // {rate} and others stand for what differs
+	Modified  bool   `json:"modified"`  // its tree had uncommitted changes
+	Arguments string `json:"arguments"` // {rate} and similar words stand for variable values
 	Interval  string `json:"report_interval"`
 }
 
-// identity reads what the Go toolchain has noted in the binary. The contender reports once an interval.
+// identity reads the information that the Go toolchain has stored in the binary. interval is the contender's report
+// interval.
 func (c contender) identity(interval time.Duration) (identity, error) {
 	build, err := buildinfo.ReadFile(c.binary)
 	if err != nil {
@@ -39,8 +40,8 @@ func (c contender) identity(interval time.Duration) (identity, error) {
 	return id, nil
 }
 
-// niceValue returns that of a process's first thread. See getpriority(2): the system
-// call answers with 20 less the value.
+// niceValue returns the nice value of a process's first thread. See getpriority(2): the system call returns 20 minus
+// the value.
 func niceValue(pid int) (int, error) {
 	answer, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
 	if err != nil {

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// interval holds a median with a confidence of 95 % or more.
+// interval contains a median with a confidence of at least 95 %.
 type interval struct {
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
 }
 
-// medianInterval returns where the median of what the values are drawn from lies, by
-// their order alone: each is below that median with a chance of one half, whatever
-// their distribution (the sign test turned round). Fewer than six values cannot say.
+// medianInterval returns a confidence interval for the median of the values' distribution. It uses only the order of
+// the values: each is below the median with probability one half, for any distribution (an inverted sign test). It
+// returns nil for fewer than six values, which are too few.
 func medianInterval(values []float64) *interval {
 	n := len(values)
 	const bothTails = 0.05
-	// tail is the chance that no more than k values are below the median.
+	// tail is the probability that at most k values are below the median.
 	tail, term, k := 0.0, 1.0, 0 // term: n over k, by 2^n
 	for range n {
 		term /= 2
@@ -33,7 +33,7 @@ func medianInterval(values []float64) *interval {
 	return &interval{sorted[k-1], sorted[n-k]}
 }
 
-// String is the interval as the table shows it.
+// String formats the interval for the table.
 func (i *interval) String() string {
 	if i == nil {
 		return "too few rounds"

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// kindCosts are what profiling costs by kinds of samples, while something runs.
+// kindCosts are the costs of profiling by kinds of samples, for one workload.
 type kindCosts struct {
 	Work  string     `json:"work"`
 	Kinds []kindCost `json:"kinds"`
 }
 
-// kindCost is what profiling costs with some kinds. One value a round.
+// kindCost is the cost of profiling with some kinds of samples, one value per round.
 type kindCost struct {
 	Name  string    `json:"name"`
 	Agent []float64 `json:"agent_seconds_per_minute"` // CPU time of the agent
-	BPF   []float64 `json:"bpf_seconds_per_minute"`   // and in its BPF programs
+	BPF   []float64 `json:"bpf_seconds_per_minute"`   // including its BPF programs
 	RSS   []float64 `json:"rss_mb"`
-	// Switches is how often the machine went from one thread to another, a second.
+	// Switches is the machine's number of context switches per second.
 	Switches []float64 `json:"switches_per_second,omitempty"`
 }
 
-// kindSettings are the kinds that are compared, the first with all others, and what asks for them.
+// kindSettings are the kinds to compare (the first with all others), each with the configuration that enables it.
 var kindSettings = []struct{ name, block string }{
 	{"CPU time", ""},
 	{"and off-CPU time", "off_cpu { }"},
@@ -36,10 +36,10 @@ var kindSettings = []struct{ name, block string }{
 	{"all", "off_cpu { }\n\tpage_faults { }\n\theap { }\n\t" + probesOfKinds},
 }
 
-// probesOfKinds are where programs begin, and one of a thousand switches.
+// probesOfKinds samples the starts of programs, and one in a thousand context switches.
 const probesOfKinds = `probe_links = ["tracepoint:sched:sched_process_exec", "software:context-switches period=1000"]`
 
-// measureKinds measures what profiling costs by kinds of samples.
+// measureKinds measures the cost of profiling by kinds of samples.
 func measureKinds(o options, dir string, save func(any) error) error {
 	w, err := newWorkshop(dir, nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func measureKinds(o options, dir string, save func(any) error) error {
 	return o.measureEach(slices.Concat(waitWork(waits), w.kindWork(waits)), o.ourKinds(), save)
 }
 
-// ourKinds are Headwater with each of the kindSettings.
+// ourKinds returns Headwater with each of the kindSettings.
 func (o *options) ourKinds() (all []contender) {
 	for _, kind := range kindSettings {
 		c := o.contenders()[0]
@@ -62,7 +62,7 @@ func (o *options) ourKinds() (all []contender) {
 	return all
 }
 
-// measureEach measures what profilers cost while each of the loads runs, and saves a []*kindCosts after each.
+// measureEach measures the cost of profilers during each of the loads, and saves a []*kindCosts after each.
 func (o *options) measureEach(loads []residentWork, profilers []contender, save func(any) error) error {
 	var all []*kindCosts
 	for _, load := range loads {
@@ -91,12 +91,12 @@ func buildWaits(program string, flags ...string) error {
 	return nil
 }
 
-// running starts a command until it is stopped.
+// running returns a function that starts a command, which runs until it is stopped.
 func running(name string, arguments ...string) func() (work, error) {
 	return func() (work, error) { return start(exec.Command(name, arguments...)) }
 }
 
-// waitWork are threads that wait, of the program that buildWaits builds.
+// waitWork are workloads of waiting threads, in the program that buildWaits builds.
 func waitWork(waits string) []residentWork {
 	return []residentWork{
 		{key: "idle", title: "1,000 threads that wait", start: running(waits, "threads", "1000", "0")},
@@ -104,7 +104,7 @@ func waitWork(waits string) []residentWork {
 	}
 }
 
-// kindWork are programs that do much of what other kinds have to look at, or that take more than one CPU.
+// kindWork are workloads with many events of other kinds, or that use more than one CPU.
 func (w *workshop) kindWork(waits string) []residentWork {
 	loop := "while :; do /bin/true; done"
 	return []residentWork{
@@ -115,7 +115,7 @@ func (w *workshop) kindWork(waits string) []residentWork {
 	}
 }
 
-// measure runs the profilers in turn, in another order in each round.
+// measure runs the profilers in turn, in a different order in each round.
 func (c *kindCosts) measure(o *options, load residentWork, profilers []contender) error {
 	for round := range o.rounds {
 		for place := range profilers {
@@ -136,7 +136,8 @@ func (c *kindCosts) measure(o *options, load residentWork, profilers []contender
 	return nil
 }
 
-// measure measures once, after the first report, which reads everything. A contender without a binary is no profiler.
+// measure measures once, after the first report, which reads all files. A contender without a binary stands for no
+// profiler.
 func (c *kindCost) measure(o *options, profiler contender) error {
 	c.Name = profiler.name
 	if profiler.binary == "" {
@@ -170,7 +171,7 @@ func (c *kindCost) measure(o *options, profiler contender) error {
 	return nil
 }
 
-// measureSwitches measures the switches for the time of a measurement.
+// measureSwitches counts context switches during the time of a measurement.
 func (c *kindCost) measureSwitches(o *options) error {
 	begin := time.Now()
 	before, err := switches()

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// language is one whose functions are to be named. Its program, testdata/chain.*, is a chain of the functions f01 to
-// f10, of which f10 burns CPU and f06 is called by native code or the language's library.
+// language is a language whose functions the profiler should name. Its program, testdata/chain.*, is a chain of the
+// functions f01 to f10; f10 burns CPU, and native code or the language's library calls f06.
 type language struct {
 	key, title string
-	arguments  []string // the command, but for the seconds that it is to run
+	arguments  []string // the command, without the number of seconds to run
 }
 
-// languageProcesses are as many as run at once.
+// languageProcesses is the number of processes that run at once.
 const languageProcesses = 20
 
-// languageList are the languages that are installed. Java's program is compiled into the workshop's directory.
+// languageList returns the installed languages. Java's program is compiled into the workshop's directory.
 func (b *bench) languageList() (all []language, err error) {
-	python := "/usr/bin/python3" // a wrapper of another one may come first in the PATH
+	python := "/usr/bin/python3" // the PATH may find a wrapper script first
 	if findTool(python) != "" {
 		all = append(all, language{"python", "Python", []string{python, source("chain.py")}})
 	} else {
@@ -65,8 +65,8 @@ func (l language) start(seconds float64) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// measureFirstNamed measures the time from a program's start to its first sample with a function of the script, with a
-// profiler that has never seen the language, and once again.
+// measureFirstNamed measures the time from a program's start to its first sample with a function of the script: with a
+// profiler that has never seen the language, and then again.
 func (b *bench) measureFirstNamed(i int, l language) error {
 	p, err := b.launch(i, settings{rate: b.rate, interval: fineInterval, stacks: true, pids: true})
 	if err != nil {
@@ -96,7 +96,7 @@ func (b *bench) measureFirstNamed(i int, l language) error {
 	return nil
 }
 
-// addFirstNamed notes when the first sample with a function of the script was taken, if there was one.
+// addFirstNamed records the time of the first sample with a function of the script, if there is one.
 func (b *bench) addFirstNamed(i int, key string, stacks []stack, pid int, begin time.Time) {
 	var first time.Time
 	for _, s := range stacks {
@@ -109,7 +109,7 @@ func (b *bench) addFirstNamed(i int, key string, stacks []stack, pid int, begin 
 	}
 }
 
-// measureLanguage measures what the profiler shows of processes of a language, and what it uses for that.
+// measureLanguage measures the share of named samples for processes of a language, and the cost of the profiler.
 func (b *bench) measureLanguage(i int, l language) error {
 	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval, stacks: true, pids: true})
 	if err != nil {
@@ -144,8 +144,8 @@ func (b *bench) measureLanguage(i int, l language) error {
 	return nil
 }
 
-// addNamed notes which share of the user samples of some processes has a function of the script, all of them, and a
-// whole stack by the profiler's own account.
+// addNamed records the share of the user samples of some processes that have a function of the script, that have all
+// its functions, and that are complete according to the profiler.
 func (b *bench) addNamed(i int, key string, stacks []stack, pids map[int]bool) {
 	var all, named, chains int
 	var whole share
@@ -172,7 +172,7 @@ func (b *bench) addNamed(i int, key string, stacks []stack, pids map[int]bool) {
 	b.addShare("language whole "+key, i, whole)
 }
 
-// scriptFunction is how the chain's functions are called, in names that may have a class and parameters.
+// scriptFunction matches the chain's functions in names that may include a class and parameters.
 var scriptFunction = regexp.MustCompile(`\bf(\d\d)\b`)
 
 // functions returns the numbers of the chain's functions in a stack, the outermost first.
@@ -188,7 +188,7 @@ func (s stack) functions() (numbers []string) {
 // wholeChain are the numbers of the chain's functions.
 var wholeChain = []string{"01", "02", "03", "04", "05", "06", "07", "08", "09", "10"}
 
-// languageFigures are about programs whose functions only a language runtime knows.
+// languageFigures are the figures of programs whose functions only a language runtime knows.
 func languageFigures() (f []figure) {
 	rows := []struct {
 		key, title, unit string

@@ -10,13 +10,14 @@ import (
 	"strings"
 )
 
-// machineKernel is that of the emulated machine in which a copy of this program measures. There, other things can be
-// had than here: kprobes, which kernels of virtual machines may lack, and time that goes by instructions. Costs there
-// compare with each other alone: instructions take long, and caches do not count.
+// machineKernel is the kernel of the emulated machine in which a copy of this program measures. The machine has
+// features that this host may lack: kprobes, which are missing in the kernels of some virtual machines, and a clock
+// that counts instructions. Costs measured there can only be compared with each other: instructions are slow, and
+// caches have no effect.
 const machineKernel = "6.12/amd64"
 
-// measureInMachine has a copy of this program measure in an emulated machine: what an option says that has the copy do
-// so, too. It saves the last values that the copy prints.
+// measureInMachine runs a copy of this program in an emulated machine. option selects the copy's measurement. It saves
+// the last values that the copy prints.
 func (o *options) measureInMachine(dir, option string, counted bool, save func(json.RawMessage) error) error {
 	waits, bench := filepath.Join(dir, "waits"), filepath.Join(dir, "bench")
 	if err := buildWaits(waits, "-static"); err != nil {
@@ -56,10 +57,10 @@ func (o *options) measureInMachine(dir, option string, counted bool, save func(j
 	return save(values)
 }
 
-// valuesMark is before values in what the copy prints.
+// valuesMark precedes values in the copy's output.
 const valuesMark = "values: "
 
-// printValues is how the copy saves values.
+// printValues is the copy's function for saving values.
 func printValues(values any) error {
 	text, err := json.Marshal(values)
 	if err == nil {

@@ -1,24 +1,23 @@
-// Command bench measures what the whole profiler costs and how much it sees, and
-// compares it with another profiler that runs in alternation on the same work:
+// Command bench measures the cost and the completeness of the whole profiler, and compares it with another profiler
+// that runs in alternation on the same work:
 //
 //	go run ./integration/bench [-peer BINARY [-peer-args TEMPLATE]] [-rounds N]
-//	go run ./integration/bench -peer BINARY -peer-is-alloy      next to Grafana Alloy, which names what it shows
+//	go run ./integration/bench -peer BINARY -peer-is-alloy      compared with Grafana Alloy, which also names frames
 //	go run ./integration/bench -quick [-frames 1,21,61,121]     nanoseconds per sample only
 //	go run ./integration/bench -quick -python [-frames 10,110]  the same, of functions of Python
-//	go run ./integration/bench -resident [-only clang]          unwind rows in memory, next to whole tables, only
+//	go run ./integration/bench -resident [-only clang]          only unwind rows in memory, compared with whole tables
 //	go run ./integration/bench -languages [-peer BINARY]         programs in Python, JavaScript and Java only
-//	go run ./integration/bench -kinds [-rounds 3 -time 10s]     what kinds of samples cost, next to CPU time alone
-//	go run ./integration/bench -switches                        by how much kinds slow down threads that wait
-//	go run ./integration/bench -off-cpu -peer BINARY             what time off CPU costs, in a machine with kprobes
-//	go run ./integration/bench -parts [-peer OLD -peer-is-headwater] where the agent's CPU time goes
+//	go run ./integration/bench -kinds [-rounds 3 -time 10s]     the cost of kinds of samples, compared with CPU time
+//	go run ./integration/bench -switches                        how much kinds slow down threads that wait
+//	go run ./integration/bench -off-cpu -peer BINARY             the cost of off-CPU time, in a machine with kprobes
+//	go run ./integration/bench -parts [-peer OLD -peer-is-headwater] the agent's CPU time by part
 //	go run ./integration/bench -show FILE                       the table of a record
 //
-// With -record FILE it saves what it has measured, as package record describes; the
-// tables of docs/performance.md are made of such files.
+// With -record FILE it saves the measured values, as package record describes; the tables of docs/performance.md are
+// generated from such files.
 //
-// Figures of a shared machine drift; the ratios of profilers that took turns are
-// what counts. The command never judges: it prints what was reached next to what
-// was aimed at.
+// Absolute figures from a shared machine drift; the ratios of profilers that take turns are reliable. The command does
+// not judge: it prints results next to targets.
 package main
 
 import (
@@ -87,8 +86,8 @@ func run() error {
 	return compare(o, dir, save)
 }
 
-// startRecord notes the circumstances, if they are asked for, and returns the function
-// that saves values. It may be called again and again with more of them.
+// startRecord records the circumstances, if requested, and returns the function that saves values. That function may be
+// called repeatedly, with more values each time.
 func (o *options) startRecord() (save func(values any) error, err error) {
 	if o.record == "" && !o.quiet {
 		return func(any) error { return nil }, nil
@@ -110,7 +109,7 @@ func (o *options) startRecord() (save func(values any) error, err error) {
 	}, nil
 }
 
-// counting makes the kernel count the runs of BPF programs while something is measured.
+// counting makes the kernel count the runs of BPF programs while measure runs.
 func counting(measure func() error) error {
 	stop, err := countRunTime()
 	if err != nil {
@@ -120,7 +119,7 @@ func counting(measure func() error) error {
 	return measure()
 }
 
-// buildStatic builds a package of the tree as `make build` builds Headwater.
+// buildStatic builds a package like `make build` builds Headwater.
 func buildStatic(path, of string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, of)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -6,17 +6,17 @@ import (
 	"os"
 )
 
-// offCPUCosts are what time off CPU costs, next to the peer.
+// offCPUCosts are the costs of off-CPU profiling, compared with the peer.
 type offCPUCosts struct {
 	Machine string       `json:"emulated_machine"` // its kernel
 	Peer    identity     `json:"peer"`
 	Works   []*kindCosts `json:"works"`
 }
 
-// peerShares are the shares of waits that the peer is told to report.
+// peerShares are the shares of waits that the peer must report.
 var peerShares = []string{"0.01", "1"}
 
-// measureOffCPU has a copy of this program measure in a machine with kprobes.
+// measureOffCPU measures with a copy of this program in a machine with kprobes.
 func measureOffCPU(o options, dir string, save func(any) error) (err error) {
 	found := offCPUCosts{Machine: machineKernel}
 	if found.Peer, err = o.contenders()[1].identity(o.interval); err != nil {
@@ -33,7 +33,7 @@ func measureOffCPU(o options, dir string, save func(any) error) (err error) {
 	})
 }
 
-// measureOffCPUHere is what the copy does. Its machine has no compiler, nor anything else but what it was given.
+// measureOffCPUHere is the measurement of the copy. Its machine contains only the given files, and no compiler.
 func measureOffCPUHere(o options) error {
 	contenders := o.contenders()
 	ours := contenders[0]
@@ -44,10 +44,10 @@ func measureOffCPUHere(o options) error {
 	return o.measureEach(waitWork(o.waits), profilers, printValues)
 }
 
-// peersOffCPU are the peer without time off CPU, and with each of the peerShares.
+// peersOffCPU returns the peer without off-CPU profiling, and with each of the peerShares.
 func peersOffCPU(peer contender) []contender {
 	if _, err := os.Stat("/sys/kernel/tracing/events"); err == nil {
-		peer.tracefs = false // it is mounted
+		peer.tracefs = false // it is mounted already
 	}
 	all := []contender{peer}
 	all[0].name = "peer, CPU time"
@@ -59,7 +59,7 @@ func peersOffCPU(peer contender) []contender {
 	return all
 }
 
-// checkMachine refuses what cannot be measured in an emulated machine.
+// checkMachine refuses options that an emulated machine does not support.
 func (o *options) checkMachine() error {
 	switch {
 	case o.counted && !o.switches:

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// options are what the command line asks for.
+// options are the options from the command line.
 type options struct {
 	binary, peer, peerArguments string
 	peerIsHeadwater             bool
@@ -25,9 +25,9 @@ type options struct {
 	rate       int
 	rounds     int
 	slowRounds int
-	interval   time.Duration // how often profilers report where nothing else is said
-	time       time.Duration // of one measurement
-	warm       time.Duration // before an agent's cost is measured
+	interval   time.Duration // report interval, unless a measurement uses its own
+	time       time.Duration // duration of one measurement
+	warm       time.Duration // warm-up before an agent's cost is measured
 	nice       int
 }
 
@@ -88,7 +88,7 @@ func parseFlags() (o options, err error) {
 	return o, err
 }
 
-// check refuses what cannot be measured.
+// check refuses invalid options.
 func (o *options) check() error {
 	switch {
 	case o.rate < 1:
@@ -130,7 +130,7 @@ func (o *options) setDefaults(rounds int, length time.Duration) {
 	}
 }
 
-// command is the command line that was given, with the names of binaries for their paths.
+// command is the given command line, with binaries' names instead of paths.
 func (o *options) command() string {
 	command := "go run ./integration/bench"
 	flag.Visit(func(f *flag.Flag) {
@@ -139,7 +139,7 @@ func (o *options) command() string {
 		case "peer", "binary":
 			value = filepath.Base(value)
 		case "record", "keep":
-			return // where it is saved does not change what is measured
+			return // it does not affect the measurement
 		}
 		if value == "true" {
 			command += " -" + f.Name

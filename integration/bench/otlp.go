@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Names of OpenTelemetry's semantic conventions, and the type of the frame that
-// stands for a stack's missing rest.
+// Names from OpenTelemetry's semantic conventions, and the type of the frame that marks the missing rest of a stack.
 const (
 	attributeFrameType  = "profile.frame.type"
 	attributeThreadName = "thread.name"
@@ -16,8 +15,8 @@ const (
 	frameNative         = "native"
 )
 
-// otlpDictionary is what the samples of an export refer to by index. Numbers of
-// fields: opentelemetry/proto/profiles/v1development/profiles.proto of v0.3 and v0.4.
+// otlpDictionary holds the objects that the samples of an export refer to by index. Field numbers are from
+// opentelemetry/proto/profiles/v1development/profiles.proto of v0.3 and v0.4.
 type otlpDictionary struct {
 	strings    []string
 	attributes []otlpAttribute
@@ -26,7 +25,7 @@ type otlpDictionary struct {
 	stacks     [][]uint64 // locations
 }
 
-// otlpSample is the message of a sample, and the process that it is of.
+// otlpSample is the message of a sample, and its process.
 type otlpSample struct {
 	message []byte
 	pid     int
@@ -40,7 +39,7 @@ type otlpAttribute struct {
 type otlpLocation struct {
 	mapping, address uint64
 	attributes       []uint64
-	functions        []uint64 // those inlined first
+	functions        []uint64 // inlined functions first
 }
 
 // parseOTLP returns the stacks in an ExportProfilesServiceRequest.
@@ -184,7 +183,7 @@ func (l *otlpLocation) parse(message []byte) error {
 	})
 }
 
-// parse reads a KeyValueAndUnit, of whose values only texts matter here.
+// parse reads a KeyValueAndUnit. It keeps only text values.
 func (a *otlpAttribute) parse(message []byte) error {
 	return eachField(message, func(f field) error {
 		switch f.number {
@@ -202,7 +201,7 @@ func (a *otlpAttribute) parse(message []byte) error {
 	})
 }
 
-// attribute returns the text of the attribute with a name among those given.
+// attribute returns the text of the attribute with a name, among the given indices.
 func (d *otlpDictionary) attribute(indices []uint64, name string) string {
 	for _, i := range indices {
 		if i < uint64(len(d.attributes)) && at(d.strings, d.attributes[i].key) == name {
@@ -212,7 +211,7 @@ func (d *otlpDictionary) attribute(indices []uint64, name string) string {
 	return ""
 }
 
-// sample returns one stack for each time that a sample was taken at.
+// sample returns one stack for each time at which the sample was taken.
 func (d *otlpDictionary) sample(sample otlpSample) ([]stack, error) {
 	var index uint64
 	var attributes, times []uint64
@@ -246,7 +245,7 @@ func (d *otlpDictionary) sample(sample otlpSample) ([]stack, error) {
 					s.script = append(s.script, at(d.strings, at(d.functions, f)))
 				}
 			}
-			if location.mapping == 0 && kind == frameNative { // an interpreter's frames have none
+			if location.mapping == 0 && kind == frameNative { // interpreters' frames have no mapping
 				s.broken, s.reason = true, fmt.Sprintf("error %d", location.address)
 			}
 		}

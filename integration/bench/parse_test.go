@@ -56,7 +56,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestCheckOptions: what would divide by zero, or measure nothing, is refused by the name of its flag.
+// TestCheckOptions: options that would divide by zero, or allow no measurement, are refused with the name of their
+// flag.
 func TestCheckOptions(t *testing.T) {
 	good := options{rate: 99, rounds: 1, interval: 5 * time.Second, time: time.Second, warm: 8 * time.Second}
 	if err := good.check(); err != nil {

@@ -13,26 +13,27 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// partCosts are where the agents' CPU time goes while something runs, by recordings that Headwater makes of them.
+// partCosts divides the agents' CPU time into parts while a workload runs, based on recordings that Headwater makes of
+// the agents.
 type partCosts struct {
 	Work  string     `json:"work"`
 	Parts []partCost `json:"parts"`
 }
 
-// partCost is what one part takes, in seconds of CPU time a minute: one value a round.
+// partCost is the CPU time of one part, in seconds per minute, one value per round.
 type partCost struct {
 	Name  string    `json:"name"`
 	Ours  []float64 `json:"headwater"`
-	Other []float64 `json:"other,omitempty"` // of the build that it is compared with
+	Other []float64 `json:"other,omitempty"` // of the build to compare with
 }
 
-// agentPart is what an agent does in functions of some names.
+// agentPart is the part of an agent's work in functions with certain names.
 type agentPart struct {
 	name      string
 	functions *regexp.Regexp
 }
 
-// allParts is the name of their sum, otherPart of what is in none of agentParts.
+// allParts is the name of the sum of all parts, otherPart of the rest outside agentParts.
 const allParts, otherPart = "all", "other"
 
 const (
@@ -40,7 +41,7 @@ const (
 	core   = module + `ebpf/`
 )
 
-// agentParts are looked for in this order, each in the whole stack.
+// agentParts are searched in this order, each in the whole stack.
 var agentParts = []agentPart{
 	{"memory given back, garbage collected", regexp.MustCompile(
 		core + `footprint\.|^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|GC|gcStart)\b`)},
@@ -57,7 +58,7 @@ var agentParts = []agentPart{
 	{"the Go scheduler", regexp.MustCompile(`^runtime\.(mcall|schedule|findRunnable|sysmon|mstart\d?|usleep)\b`)},
 }
 
-// measureParts measures where the agents' time goes, in turn.
+// measureParts measures the parts of the agents' CPU time, in turn.
 func measureParts(o options, dir string, save func(any) error) error {
 	w, err := newWorkshop(dir, []int{costlyFrames})
 	if err != nil {
@@ -104,7 +105,7 @@ func newPartCosts(work string) partCosts {
 	return costs
 }
 
-// add adds what the first contender, or the second, has taken for each part.
+// add records the CPU time of the parts for the first contender, or the second.
 func (c *partCosts) add(contender int, seconds map[string]float64) {
 	for i := range c.Parts {
 		p := &c.Parts[i]
@@ -113,7 +114,7 @@ func (c *partCosts) add(contender int, seconds map[string]float64) {
 	}
 }
 
-// recordAgent records an agent once, after the first report, which reads everything.
+// recordAgent records an agent once, after the first report, which reads all files.
 func (b *bench) recordAgent(i int, load costlyWork, dir string) (*profile.Profile, error) {
 	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
 	if err != nil {
@@ -139,7 +140,7 @@ func (b *bench) recordAgent(i int, load costlyWork, dir string) (*profile.Profil
 	return profile.ParseData(data)
 }
 
-// secondsOf returns the CPU time in a recording by part, in seconds a minute.
+// secondsOf returns the CPU time in a recording by part, in seconds per minute.
 func secondsOf(recorded *profile.Profile, length time.Duration) map[string]float64 {
 	seconds := map[string]float64{}
 	for _, s := range recorded.Sample {
@@ -150,8 +151,8 @@ func secondsOf(recorded *profile.Profile, length time.Duration) map[string]float
 	return seconds
 }
 
-// keepRecordings writes the recordings of each contender, as one, to the folder of -keep: WORK.now.pb.gz, and
-// WORK.before.pb.gz of the other build.
+// keepRecordings merges the recordings of each contender and writes them to the folder of -keep: WORK.now.pb.gz, and
+// WORK.before.pb.gz for the other build.
 func (o *options) keepRecordings(work string, recordings [][]*profile.Profile) error {
 	if o.keep == "" {
 		return nil
@@ -187,7 +188,7 @@ func partOf(s *profile.Sample) string {
 	return otherPart
 }
 
-// write prints where the time goes.
+// write prints the parts of the CPU time.
 func (c *partCosts) write() {
 	fmt.Printf("%s, CPU time of the agent in s/min\n", c.Work)
 	for _, p := range c.Parts {

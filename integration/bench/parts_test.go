@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPartOf: the first of agentParts that a stack has decides, so a garbage collection belongs to nobody else.
+// TestPartOf: the first of agentParts that matches a stack decides, so a garbage collection always counts as such.
 func TestPartOf(t *testing.T) {
 	const headwater = "github.com/headwater/headwater/"
 	for want, stack := range map[string][]string{

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parseFields reads lines of the form "name: value unit", as of
-// /proc/PID/status and /proc/PID/fdinfo/N, and returns the decimal numbers by
-// name; what is not one is left out.
+// parseFields reads lines of the form "name: value unit", as in /proc/PID/status and /proc/PID/fdinfo/N, and returns
+// the decimal numbers by name; it leaves out other values.
 func parseFields(text string) map[string]uint64 {
 	fields := map[string]uint64{}
 	for line := range strings.Lines(text) {
@@ -33,9 +32,8 @@ func parseFields(text string) map[string]uint64 {
 	return fields
 }
 
-// cpuTime returns the CPU time that a process has used, all its threads together,
-// by its CPU clock: linux/posix-timers_types.h makes the number of the clock of
-// the identifier's complement, CPUCLOCK_SCHED being 2.
+// cpuTime returns the CPU time of all threads of a process, from its CPU clock. As in linux/posix-timers_types.h, the
+// clock's number contains the complement of the process ID, and CPUCLOCK_SCHED, which is 2.
 func cpuTime(pid int) (time.Duration, error) {
 	const clockOfScheduler = 2
 	var t unix.Timespec
@@ -45,7 +43,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// switches returns how often CPUs of the machine have gone from one thread to another.
+// switches returns the machine's number of context switches so far.
 func switches() (uint64, error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -59,7 +57,7 @@ func switches() (uint64, error) {
 	return 0, errors.New("/proc/stat has no line ctxt")
 }
 
-// memory returns the resident memory of a process and the most that it was, in bytes.
+// memory returns the current and the peak resident memory of a process, in bytes.
 func memory(pid int) (rss, peak uint64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -72,11 +70,10 @@ func memory(pid int) (rss, peak uint64, err error) {
 // descriptor is an open BPF object of a process.
 type descriptor struct {
 	fd   int
-	info map[string]uint64 // of /proc/PID/fdinfo
+	info map[string]uint64 // from /proc/PID/fdinfo
 }
 
-// descriptors returns the file descriptors of a process that lead to the given
-// kind of BPF object: "bpf-prog" or "bpf-map".
+// descriptors returns the file descriptors of a process for one kind of BPF object: "bpf-prog" or "bpf-map".
 func descriptors(pid int, kind string) ([]descriptor, error) {
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {
@@ -86,7 +83,7 @@ func descriptors(pid int, kind string) ([]descriptor, error) {
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil || !strings.HasSuffix(target, ":"+kind) {
-			continue // not ours to count, or closed since
+			continue // a different object, or closed in the meantime
 		}
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(link)))
 		if err != nil {

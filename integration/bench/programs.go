@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// program is one whose stacks are hard to unwind: code without call frame
-// information, or frames that are large or many.
+// program is a program whose stacks are hard to unwind: it has code without call frame information, or large or many
+// frames.
 type program struct {
-	comm   string // of the threads that are looked at
+	comm   string // of the threads to examine
 	title  string
-	needs  string // what must be installed
-	script string // is run over and over in the workshop's directory; %[1]s is testdata
+	needs  string // required tool
+	script string // runs repeatedly in the workshop's directory; %[1]s is testdata
 }
 
 var programs = []program{
@@ -28,7 +28,7 @@ var programs = []program{
 
 func (p program) key() string { return "complete program " + p.comm }
 
-// measurePrograms finds out how many of the stacks of such programs are complete.
+// measurePrograms measures the share of complete stacks in such programs.
 func (b *bench) measurePrograms(i int) error {
 	p, err := b.launch(i, settings{rate: b.rate, interval: stackInterval, stacks: true})
 	if err != nil {

@@ -44,10 +44,9 @@ func eachProfile(request []byte, use func(*profile.Profile)) error {
 	return nil
 }
 
-// pprofStacks reads a profile of Headwater's with comm = "stackframe": the
-// outermost frame is the process's name.
+// pprofStacks reads one of Headwater's profiles with comm = "stackframe": the outermost frame is the process's name.
 func pprofStacks(p *profile.Profile) []stack {
-	before := time.Unix(0, p.TimeNanos) // when it was collected
+	before := time.Unix(0, p.TimeNanos) // time of collection
 	after := before.Add(-time.Duration(p.DurationNanos))
 	var stacks []stack
 	for _, sample := range p.Sample {
@@ -64,7 +63,7 @@ func pprofStacks(p *profile.Profile) []stack {
 					s.script = append(s.script, line.Function.Name)
 				}
 				s.frames++
-			case location.Address != 0: // others are no code
+			case location.Address != 0: // frames without an address are not code
 				s.frames++
 				if unnamed.MatchString(name) {
 					s.unnamed++
@@ -80,7 +79,7 @@ func pprofStacks(p *profile.Profile) []stack {
 	return stacks
 }
 
-// pidOf returns the process of a sample where samples have the label pid.
+// pidOf returns the process of a sample, from its label pid; 0 if there is none.
 func pidOf(sample *profile.Sample) int {
 	if len(sample.Label["pid"]) == 0 {
 		return 0
@@ -92,7 +91,7 @@ func pidOf(sample *profile.Sample) int {
 	return pid
 }
 
-// ofLanguage reports whether a frame is of a language runtime: its mapping is no file.
+// ofLanguage reports whether a frame belongs to a language runtime: its mapping is not a file.
 func ofLanguage(l *profile.Location) bool {
 	if l.Mapping == nil {
 		return false
@@ -101,5 +100,5 @@ func ofLanguage(l *profile.Location) bool {
 	return file == "[jit]" || strings.HasPrefix(file, "[python ") || strings.HasPrefix(file, "[V8 ")
 }
 
-// unnamed is how we show an address that no symbol covers.
+// unnamed matches Headwater's name for an address without a symbol.
 var unnamed = regexp.MustCompile(`\+0x[0-9a-f]+$`)

@@ -9,18 +9,18 @@ import (
 
 // quickResult is the cost of a sample at one depth.
 type quickResult struct {
-	windows []float64 // ns per sample, each of half a second
+	windows []float64 // ns per sample, in windows of half a second
 	runs    runs
 	burned  float64 // CPU seconds of the workload
-	wall    float64 // CPU seconds that there were
+	wall    float64 // CPU seconds available
 }
 
 const window = 500 * time.Millisecond
 
-// warmUp is how long a workload runs before it is measured: tables are built.
+// warmUp is the time that a workload runs before the measurement, for building tables.
 const warmUp = 300 * time.Millisecond
 
-// measureDepth runs the program at path, which burns CPU, and returns what samples cost.
+// measureDepth runs the program at path, which burns CPU, and returns the cost of samples.
 func measureDepth(p *profiler, path string, options options) (r quickResult, err error) {
 	b, err := burn(path, options.nice)
 	if err != nil {
@@ -81,7 +81,7 @@ func quick(contenders []contender, options options, dir string) error {
 }
 
 func quickRound(c contender, options options, paths map[int]string, results map[int]quickResult) error {
-	warm, err := burn(paths[options.frames[0]], lowestPriority) // so that there is a first sample
+	warm, err := burn(paths[options.frames[0]], lowestPriority) // so that a first sample arrives
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// resident shows how much of the unwind tables is in memory while a workload runs,
-// and how large the profiler's heap was, next to what whole tables would take.
+// resident shows the part of the unwind tables that is in memory while a workload runs, and the size of the profiler's
+// heap, compared with the size of whole tables.
 func resident(o options, dir string, save func(any) error) error {
 	w, err := newWorkshop(dir, nil)
 	if err != nil {
@@ -57,11 +57,10 @@ func (w *workshop) residentWork() []residentWork {
 	}
 }
 
-// pollInterval is between two looks at the profiler's memory. To answer costs the
-// profiler memory, too.
+// pollInterval is the time between two reads of the profiler's memory. An answer costs the profiler memory too.
 const pollInterval = 500 * time.Millisecond
 
-// heapPolls is how many polls come for one look at the heap, which costs more.
+// heapPolls is the number of polls per read of the heap, which is more expensive.
 const heapPolls = 10
 
 // measureResident profiles the machine while a workload runs.
@@ -112,10 +111,10 @@ func measureResident(o options, load residentWork) (result residentResult, err e
 	return result, err
 }
 
-// gauges are what the profiler says of its memory, in bytes but for counts.
+// gauges are the profiler's figures about its memory: counts, or bytes.
 type gauges struct{ rows, rowBytes, usedBytes, tableBytes, heap, copies, delivered float64 }
 
-// raise keeps the larger value of each.
+// raise keeps the larger value of each gauge.
 func (g *gauges) raise(o gauges) {
 	*g = gauges{
 		max(g.rows, o.rows), max(g.rowBytes, o.rowBytes), max(g.usedBytes, o.usedBytes), max(g.tableBytes, o.tableBytes),
@@ -123,7 +122,7 @@ func (g *gauges) raise(o gauges) {
 	}
 }
 
-// gauges reads the profiler's metrics. Those of tables are as of its last report.
+// gauges reads the profiler's metrics. The figures of tables are as of its last report.
 func (p *profiler) gauges() (g gauges, err error) {
 	answer, err := http.Get("http://" + p.address + "/metrics")
 	if err != nil {
@@ -153,18 +152,17 @@ func (p *profiler) gauges() (g gauges, err error) {
 	return g, errors.Join(err, lines.Err())
 }
 
-// rowMakers are the packages that make unwind rows and do nothing else; rowKeepers
-// keep account of those that are resident, of the executables and of processes.
+// rowMakers are the packages that only make unwind rows; rowKeepers keep account of resident rows, of the executables
+// and of processes.
 var (
 	rowMakers  = []string{"/ebpf/unwind.", "/ebpf/unwindtable.", "/ebpf/ehframe."}
 	rowKeepers = []string{"/ebpf/process.", "/ebpf/kernel.(*Tables)", "/ebpf/tablestore."}
 )
 
-// heapOfRows is what unwind rows take of the heap, in bytes, by the profiler's own
-// sampled account.
+// heapOfRows is the heap used for unwind rows, in bytes, estimated from the profiler's own heap profile.
 type heapOfRows struct {
 	allocated float64 // by making rows, so far
-	inUse     float64 // by those and by keeping account of them
+	inUse     float64 // by rows, and by keeping account of rows
 }
 
 func (p *profiler) heapOfRows() (h heapOfRows, err error) {
@@ -190,7 +188,7 @@ func (p *profiler) heapOfRows() (h heapOfRows, err error) {
 	return h, nil
 }
 
-// calls reports whether a function whose name has one of the parts is on the stack.
+// calls reports whether the stack has a function whose name contains one of the parts.
 func calls(s *profile.Sample, parts []string) bool {
 	for _, location := range s.Location {
 		for _, line := range location.Line {
@@ -204,7 +202,7 @@ func calls(s *profile.Sample, parts []string) bool {
 	return false
 }
 
-// browse renders pages in a browser without a window.
+// browse renders pages in a headless browser.
 func (w *workshop) browse() (work, error) {
 	page, err := filepath.Abs(source("page.html"))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bench is a comparison under way.
+// bench is a running comparison.
 type bench struct {
 	options
 	*workshop
@@ -17,7 +17,7 @@ type bench struct {
 	work      []costlyWork
 	slowed    []slowedDown
 	took      map[string]float64 // seconds, by part
-	skipped   []string           // what is not measured, and why
+	skipped   []string           // measurements left out, with reasons
 }
 
 // costlyWork is a workload during which a profiler's own cost is measured.
@@ -26,7 +26,7 @@ type costlyWork struct {
 	start      func() (stop func(), err error)
 }
 
-// costlyFrames is how deep the stacks of one such workload are.
+// costlyFrames is the depth of the stacks in such a workload.
 const costlyFrames = 61
 
 var shortLived = []short{{milliseconds: 2, rate: 200}, {milliseconds: 20, rate: 40}, {milliseconds: 100, rate: 8}}
@@ -70,8 +70,8 @@ func newBench(o options, w *workshop) *bench {
 	return b
 }
 
-// run lets the contenders take turns at everything, several times, and calls
-// progress after each round. What fails is left out and noted.
+// run runs every measurement for the contenders in turn, in several rounds, and calls progress after each round. It
+// leaves out measurements that fail, and records the failures.
 func (b *bench) run(progress func() error) error {
 	for round := range b.rounds {
 		for _, part := range b.parts() {
@@ -102,10 +102,10 @@ func (b *bench) run(progress func() error) error {
 	return nil
 }
 
-// part is something that is measured of one profiler after the other.
+// part is one measurement, made for one profiler after the other.
 type part struct {
 	title   string
-	once    bool // in the first round alone
+	once    bool // only in the first round
 	measure func(contender int) error
 }
 
@@ -137,11 +137,10 @@ func (b *bench) parts() []part {
 	return parts
 }
 
-// keepBusy keeps CPUs from being idle, by programs that let everybody else go first.
+// keepBusy keeps CPUs from being idle, by programs of the lowest priority.
 func (b *bench) keepBusy() (burners, error) { return burn(b.burner, lowestPriority) }
 
-// launch starts a contender on CPUs that are kept busy, so that the first sample
-// comes.
+// launch starts a contender while CPUs are kept busy, so that its first sample arrives.
 func (b *bench) launch(contender int, how settings) (*profiler, error) {
 	busy, err := b.keepBusy()
 	if err != nil {
@@ -151,6 +150,6 @@ func (b *bench) launch(contender int, how settings) (*profiler, error) {
 	return b.profilers[contender].start(how)
 }
 
-// flushTime is how long a sample may take to arrive: a report's interval, a fifth
-// more at the peer, and the way.
+// flushTime is the longest time for a sample to arrive: a report interval, a fifth more for the peer, and the
+// transmission.
 func flushTime(interval time.Duration) time.Duration { return interval*6/5 + time.Second }

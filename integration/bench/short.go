@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// stackInterval is how often profilers report where their stacks are looked at.
+// stackInterval is the report interval for measurements of stacks.
 const stackInterval = time.Second
 
-// measureShortLived counts the full stacks of processes that do not live long.
-// CPUs are kept from being idle: the clock of an idle one may stand, and what was
-// due after that is not what profilers are given.
+// measureShortLived counts the complete stacks of short-lived processes. It keeps CPUs from being idle: an idle CPU's
+// clock may stop, and samples that were due in the meantime are not delivered to profilers.
 func (b *bench) measureShortLived(i int) error {
 	p, err := b.launch(i, settings{rate: b.rate, interval: stackInterval, stacks: true})
 	if err != nil {
@@ -43,8 +42,7 @@ func (b *bench) measureShortLived(i int) error {
 	return nil
 }
 
-// stacksOf runs a stream of processes, and returns how many there were and the
-// stacks of that time.
+// stacksOf runs a stream of processes, and returns their number and the stacks of that time.
 func (b *bench) stacksOf(s short, from *sink) (processes int, stacks []stack, err error) {
 	if _, err = from.stacks(); err != nil {
 		return 0, nil, err
@@ -57,9 +55,8 @@ func (b *bench) stacksOf(s short, from *sink) (processes int, stacks []stack, er
 	return processes, stacks, err
 }
 
-// namedShare is the share of the stacks that are complete and have names
-// throughout, of those of short-lived programs and of the one that starts them,
-// whose name a new process has first.
+// namedShare is the share of the stacks that are complete and have names in all frames, among the stacks of short-lived
+// programs and of the program that starts them, whose name a new process has first.
 func namedShare(stacks []stack) share {
 	var all share
 	for _, s := range stacks {

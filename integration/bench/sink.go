@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// sink is where the profilers send their profiles, by Pyroscope's push protocol or
-// by OTLP: it answers, and keeps what it got until somebody asks.
+// sink receives the profiles of the profilers, by Pyroscope's push protocol or by OTLP. It answers, and keeps the
+// profiles until they are taken.
 type sink struct {
 	addr   string
 	server *http.Server
@@ -22,8 +22,7 @@ type sink struct {
 	received []message
 }
 
-// message is the body of a request. It is looked into when the profiler is not
-// being measured any more.
+// message is the body of a request. It is decoded only after the measurement of the profiler.
 type message struct {
 	body []byte
 	otlp bool
@@ -46,9 +45,8 @@ func startSink() (*sink, error) {
 
 func (s *sink) close() { s.server.Close() }
 
-// ServeHTTP implements http.Handler. It answers with an empty message: in gRPC's
-// frame of a flag and a length of 4 bytes, and with the status as a trailer, or
-// by nothing at all, as Connect wants it.
+// ServeHTTP implements http.Handler. It answers with an empty message: for gRPC in a frame of a flag and a 4-byte
+// length, with the status as a trailer; for Connect with an empty body.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -70,7 +68,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Grpc-Status", "0")
 }
 
-// take returns what was received since the last call.
+// take returns the messages received since the last call.
 func (s *sink) take() []message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +77,7 @@ func (s *sink) take() []message {
 	return received
 }
 
-// stacks returns the stacks in what was received since the last call.
+// stacks returns the stacks in the messages received since the last call.
 func (s *sink) stacks() ([]stack, error) {
 	var all []stack
 	for _, m := range s.take() {

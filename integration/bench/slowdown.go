@@ -9,19 +9,17 @@ import (
 	"time"
 )
 
-// A profiler's own CPU time and the run time of its BPF programs are not all that it
-// costs: interrupts, the records that the kernel writes of new processes and mappings,
-// and caches that are not as they were are paid for by the programs that are profiled.
-// So programs that always do the same are run with and without each profiler, in turn,
-// and their time is compared.
+// The cost of a profiler is more than its own CPU time and the run time of its BPF programs: the profiled programs pay
+// for interrupts, for the kernel's records of new processes and mappings, and for cold caches. So programs that always
+// do the same work run with and without each profiler, in turn, and their times are compared.
 
-// fixedWork is what always takes the same time, but for what the machine does.
+// fixedWork is work that always takes the same time, except for influences of the machine.
 type fixedWork struct {
 	key, title string
 	commands   func() []*exec.Cmd
 }
 
-// expense is what a run of it took.
+// expense is the time of one run of a fixed work.
 type expense struct{ cpu, wall float64 } // seconds
 
 // slowedDown are the expenses of a fixed work, by condition, by round.
@@ -32,8 +30,7 @@ type slowedDown struct {
 	Wall  map[string][]float64 `json:"wall_seconds"`
 }
 
-// Conditions in which no profiler runs: what is compared with, and the same once
-// more, which shows what differences mean nothing.
+// Conditions without a profiler: the baseline, and a repetition of it, which shows the size of meaningless differences.
 const (
 	alone   = "none"
 	control = "none, again"
@@ -42,7 +39,7 @@ const (
 const (
 	deepFrames  = 61
 	deepLoops   = 12_000_000 // of the leaf of the chain program
-	stormLength = 3000       // processes, on each CPU
+	stormLength = 3000       // processes per CPU
 )
 
 func (b *bench) fixedWorks() []fixedWork {
@@ -72,7 +69,7 @@ func onEachCPU(command func(cpu int) *exec.Cmd) (commands []*exec.Cmd) {
 	return commands
 }
 
-// run does the work and returns what it took, CPU time of all descendants included.
+// run does the work and returns its time. The CPU time includes all descendants.
 func (w fixedWork) run() (e expense, err error) {
 	commands := w.commands()
 	begin := time.Now()
@@ -96,8 +93,7 @@ func (w fixedWork) run() (e expense, err error) {
 	return e, err
 }
 
-// measureSlowdown runs fixed works in each condition, in rounds, each round in
-// another order.
+// measureSlowdown runs fixed works in each condition, in rounds, with a different order in each round.
 func (b *bench) measureSlowdown(works []fixedWork, progress func() error) error {
 	if b.slowRounds == 0 || !b.only.MatchString("slow-down") {
 		return nil
@@ -109,7 +105,7 @@ func (b *bench) measureSlowdown(works []fixedWork, progress func() error) error 
 	begin := time.Now()
 	defer func() { b.took["slow-down"] = time.Since(begin).Seconds() }()
 	for _, w := range works {
-		if _, err := w.run(); err != nil { // into the caches
+		if _, err := w.run(); err != nil { // warm the caches
 			return err
 		}
 		b.slowed = append(b.slowed, slowedDown{w.key, w.title, map[string][]float64{}, map[string][]float64{}})
@@ -129,8 +125,8 @@ func (b *bench) measureSlowdown(works []fixedWork, progress func() error) error 
 	return nil
 }
 
-// inTurn returns what is at a place in a round, so that each of n comes at each place
-// and not always after the same one.
+// inTurn returns the item at a place in a round, so that over the rounds each of n items has each place, and not always
+// the same predecessor.
 func inTurn(round, place, n int) int {
 	i := (round + place) % n
 	if round/n%2 == 1 {
@@ -163,8 +159,8 @@ func (b *bench) slowdownBy(condition string, works []fixedWork) error {
 	return nil
 }
 
-// launchUncounted starts a contender and leaves its BPF programs as users have them:
-// their runs are counted only until there is a first one.
+// launchUncounted starts a contender and leaves its BPF programs in their usual state: their runs are counted only
+// until the first run.
 func (b *bench) launchUncounted(contender int) (*profiler, error) {
 	stop, err := countRunTime()
 	if err != nil {
@@ -174,8 +170,8 @@ func (b *bench) launchUncounted(contender int) (*profiler, error) {
 	return b.launch(contender, settings{rate: b.rate, interval: b.interval})
 }
 
-// slowdownLines are the lines of the table: for each work, by how many percent it took
-// longer than without a profiler in the same round.
+// slowdownLines are the lines of the table: for each work, its additional time in percent compared with no profiler in
+// the same round.
 func (b *bench) slowdownLines() (lines []line) {
 	for _, s := range b.slowed {
 		for _, kind := range []struct {
@@ -199,14 +195,14 @@ func (b *bench) slowdownLines() (lines []line) {
 	return lines
 }
 
-// addSlowdown adds the values of one more contender.
+// addSlowdown adds the values of another contender.
 func (l *line) addSlowdown(without, with []float64) {
 	percent := slowdowns(without, with)
 	l.Values = append(l.Values, percent)
 	l.Intervals = append(l.Intervals, medianInterval(percent))
 }
 
-// slowdowns returns by how many percent each value is more than its partner.
+// slowdowns returns by how many percent each value exceeds its counterpart.
 func slowdowns(without, with []float64) (percent []float64) {
 	for i := range min(len(without), len(with)) {
 		percent = append(percent, 100*(with[i]/without[i]-1))

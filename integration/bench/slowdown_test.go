@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMedianInterval: the ranks are those of the tables of the sign test, such as
-// table A 7 in Conover's Practical Nonparametric Statistics.
+// TestMedianInterval: the ranks match tables of the sign test, such as table A 7 in Conover's Practical Nonparametric
+// Statistics.
 func TestMedianInterval(t *testing.T) {
 	for _, test := range []struct{ n, least, most int }{{6, 1, 6}, {8, 1, 8}, {9, 2, 8}, {10, 2, 9}, {12, 3, 10},
 		{15, 4, 12}, {20, 6, 15}, {30, 10, 21}} {

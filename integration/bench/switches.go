@@ -10,15 +10,15 @@ import (
 	"runtime"
 )
 
-// What threads do that do nothing but wait for each other. They stay on their CPU: how often a turn goes to another one
-// differs from run to run by far more than a profiler costs.
+// The work of threads that only wait for each other. They stay on their CPU: how often a turn moves to another CPU
+// varies between runs by far more than a profiler costs.
 const (
 	switchingThreads = 1000    // on each CPU
-	switchingTurns   = 400_000 // of all of those together
-	switchingKinds   = 3       // of kindSettings: those that look at switches
+	switchingTurns   = 400_000 // of all these threads together
+	switchingKinds   = 3       // of kindSettings: the kinds that observe switches
 )
 
-// measureSwitches measures by how much kinds of samples slow down such threads, and the peer if there is one.
+// measureSwitches measures by how much kinds of samples, and the peer if there is one, slow down such threads.
 func measureSwitches(o options, dir string, save func(any) error) error {
 	if o.counted {
 		return o.measureInMachine(dir, "-switches", true, func(values json.RawMessage) error {

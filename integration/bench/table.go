@@ -10,17 +10,17 @@ import (
 	"text/tabwriter"
 )
 
-// report is what was measured.
+// report holds the results.
 type report struct {
 	Rate       int          `json:"sample_rate"`
 	Rounds     int          `json:"rounds"`
 	Seconds    float64      `json:"seconds"`         // of one measurement
-	Warm       float64      `json:"warming_seconds"` // of a workload before that, where the agent's cost is measured
+	Warm       float64      `json:"warming_seconds"` // warm-up of a workload before an agent's cost is measured
 	Nice       int          `json:"nice"`            // of the programs that only burn CPU
 	Contenders []identity   `json:"contenders"`
-	Skipped    []string     `json:"skipped"` // what could not be measured, and why
+	Skipped    []string     `json:"skipped"` // measurements that were not possible, with reasons
 	Lines      []line       `json:"figures"`
-	Slowed     []slowedDown `json:"fixed_work"` // what the slow-downs are made of
+	Slowed     []slowedDown `json:"fixed_work"` // the data for the slow-downs
 
 	Took map[string]float64 `json:"took"` // seconds, by part, all profilers and rounds together
 }
@@ -34,16 +34,16 @@ type line struct {
 	Ratio  *float64    `json:"ratio,omitempty"`
 	Met    *bool       `json:"met,omitempty"`
 
-	// Of a slow-down: the intervals of the medians, by contender, and what comes out
-	// if no profiler is compared with none.
+	// Of a slow-down: the intervals of the medians, by contender, and the result of comparing no profiler with no
+	// profiler.
 	Intervals       []*interval `json:"intervals,omitempty"`
 	Control         []float64   `json:"control,omitempty"`
 	ControlInterval *interval   `json:"control_interval,omitempty"`
 
-	Reasons []map[string]int `json:"incomplete,omitempty"` // samples, by contender
+	Reasons []map[string]int `json:"incomplete,omitempty"` // numbers of samples, by contender
 }
 
-// identities are those of the contenders.
+// identities returns the identities of the contenders.
 func (b *bench) identities() (all []identity, err error) {
 	for _, c := range b.profilers {
 		id, err := c.identity(b.interval)
@@ -82,7 +82,7 @@ func known[T any](value T, ok bool) *T {
 	return &value
 }
 
-// writeText prints the table for people.
+// writeText prints the table as text.
 func (r report) writeText(w io.Writer) error {
 	fmt.Fprintf(w, "%d Hz, %d rounds, medians\n", r.Rate, r.Rounds)
 	for _, reason := range r.Skipped {
@@ -118,7 +118,7 @@ func (r report) writeText(w io.Writer) error {
 	return nil
 }
 
-// mostFrequent prints the reasons that came up most, with their numbers.
+// mostFrequent formats the most frequent reasons, with their numbers.
 func mostFrequent(reasons map[string]int) string {
 	const shown = 5
 	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
@@ -131,7 +131,7 @@ func mostFrequent(reasons map[string]int) string {
 	return strings.Join(text, ", ")
 }
 
-// number prints three digits, or more before the point.
+// number formats a value with three digits, or more before the decimal point.
 func number(v *float64) string {
 	switch {
 	case v == nil:
@@ -154,7 +154,7 @@ func verdict(met *bool) string {
 	return "NO"
 }
 
-// String is the target as the table shows it.
+// String formats the target for the table.
 func (t *target) String() string {
 	if t == nil {
 		return ""

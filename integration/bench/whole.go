@@ -18,7 +18,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwindtable"
 )
 
-// files are the executables and libraries that were mapped while something ran.
+// files are the executables and libraries that were mapped during a workload.
 type files struct {
 	seen map[fileID]*mappedFile
 }
@@ -27,12 +27,12 @@ type fileID struct{ device, inode uint64 }
 
 type mappedFile struct {
 	path    string
-	sampled bool // some frame of a sample was in it
+	sampled bool // a frame of a sample was in it
 }
 
 func newFiles() *files { return &files{seen: map[fileID]*mappedFile{}} }
 
-// scan notes what the processes that run now have mapped to be executed.
+// scan records the executable mappings of all running processes.
 func (f *files) scan() {
 	pids, _ := procfs.Default.PIDs()
 	for _, pid := range pids {
@@ -43,7 +43,7 @@ func (f *files) scan() {
 	}
 }
 
-// add notes a file, unless it has been deleted or is in another mount namespace.
+// add records a file, unless it has been deleted or is in another mount namespace.
 func (f *files) add(path string) *mappedFile {
 	var status syscall.Stat_t
 	if !strings.HasPrefix(path, "/") || syscall.Stat(path, &status) != nil {
@@ -56,7 +56,7 @@ func (f *files) add(path string) *mappedFile {
 	return f.seen[id]
 }
 
-// markSampled notes which files frames of samples are in.
+// markSampled marks the files that frames of samples are in.
 func (f *files) markSampled(received []message) error {
 	for _, m := range received {
 		content, err := m.content()
@@ -80,11 +80,11 @@ func (f *files) markSampled(received []message) error {
 	return nil
 }
 
-// wholeTables are what the whole unwind tables of some files take.
+// wholeTables is the size of the whole unwind tables of some files.
 type wholeTables struct {
 	rows, rowBytes, dirBytes int
 	files                    int
-	allocated                uint64 // bytes of heap taken to make them
+	allocated                uint64 // bytes of heap allocated for building them
 }
 
 func (t *wholeTables) add(s unwindtable.Stats, allocated uint64) {
@@ -92,11 +92,10 @@ func (t *wholeTables) add(s unwindtable.Stats, allocated uint64) {
 	t.allocated += allocated
 }
 
-// wholeSizes are those of the files that samples hit, and of all that were mapped.
+// wholeSizes are the sizes for the files with samples, and for all mapped files.
 type wholeSizes struct{ sampled, mapped wholeTables }
 
-// measure returns what whole tables take. Files without unwind information take
-// nothing.
+// measure returns the sizes of whole tables. Files without unwind information count as zero.
 func (f *files) measure() (sizes wholeSizes, err error) {
 	for _, file := range f.seen {
 		stats, err := wholeStats(file.path)
@@ -115,8 +114,7 @@ func (f *files) measure() (sizes wholeSizes, err error) {
 	return sizes, nil
 }
 
-// wholeStats returns the size of the whole table of a file, in pages as the profiler has
-// them.
+// wholeStats returns the size of the whole table of a file, in pages like the profiler's.
 func wholeStats(path string) (unwindtable.Stats, error) {
 	f, err := elffile.Open(path)
 	if err != nil {
@@ -130,9 +128,8 @@ func wholeStats(path string) (unwindtable.Stats, error) {
 	return table.Stats(f.TextSegments(), unwindtable.PageShift(f))
 }
 
-// buildWhole makes all rows of a file, as profilers do that load whole tables, and
-// returns the bytes of heap that it took: by the same code, but for what pages
-// spare.
+// buildWhole makes all rows of a file, like profilers that load whole tables, and returns the bytes of heap that it
+// allocated. It uses the profiler's code, but without the savings from paging.
 func buildWhole(path string) (allocated uint64, err error) {
 	f, err := elffile.Open(path)
 	if err != nil {
@@ -148,7 +145,7 @@ func buildWhole(path string) (allocated uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	const shift = unwind.MaxPageShift // the fewest pages
+	const shift = unwind.MaxPageShift // gives the fewest pages
 	var rows []unwind.Row
 	for _, text := range f.TextSegments() {
 		for n := text.Vaddr >> shift; n <= (text.Vaddr+text.Memsz-1)>>shift; n++ {
@@ -164,7 +161,7 @@ func buildWhole(path string) (allocated uint64, err error) {
 	return after.TotalAlloc - before.TotalAlloc, nil
 }
 
-// residentResult is what was measured under one workload.
+// residentResult is the result for one workload.
 type residentResult struct {
 	most, last gauges
 	heap       heapOfRows
@@ -174,7 +171,7 @@ type residentResult struct {
 	whole      wholeSizes
 }
 
-// residentReport is what a record keeps of that.
+// residentReport is the recorded form of a residentResult.
 type residentReport struct {
 	Key          string         `json:"key"`
 	Title        string         `json:"title"`
@@ -183,14 +180,13 @@ type residentReport struct {
 	Lines        []residentLine `json:"figures"`
 
 	RowsMBLast float64 `json:"rows_mb_at_end"`
-	TablesMB   float64 `json:"tables_mb"` // of kernel memory taken for tables
+	TablesMB   float64 `json:"tables_mb"` // kernel memory used for tables
 	BPF        float64 `json:"bpf_us_a_sample"`
 	CopyShare  float64 `json:"copies_a_sample"`
 	CPU        float64 `json:"cpu_seconds_a_minute"` // of the agent
 }
 
-// residentLine is a figure next to what whole tables take: of the files that samples
-// were in, and of all that were mapped.
+// residentLine is a figure, compared with whole tables: of the files with samples, and of all mapped files.
 type residentLine struct {
 	Key     string  `json:"key"`
 	Title   string  `json:"title"`
@@ -222,7 +218,7 @@ func (r residentResult) report(load residentWork) residentReport {
 	return out
 }
 
-// write prints the table for people.
+// write prints the table as text.
 func (r residentReport) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "%s\tHeadwater\twhole tables of the\tratio\twhole tables of the\tratio\t\n", r.Title)

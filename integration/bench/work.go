@@ -17,7 +17,7 @@ import (
 // work is a running workload.
 type work []*exec.Cmd
 
-// stop ends the workload and what it has started.
+// stop ends the workload and its child processes.
 func (w work) stop() {
 	for _, cmd := range w {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -27,10 +27,10 @@ func (w work) stop() {
 	}
 }
 
-// workshop has the programs of the workloads.
+// workshop holds the programs of the workloads.
 type workshop struct {
 	dir      string
-	clang    string // "" if there is none
+	clang    string // "" if it is not installed
 	node     string
 	chromium string
 	spawn    string
@@ -39,11 +39,11 @@ type workshop struct {
 }
 
 const (
-	shortFrames = 14 // depth of the programs that do not live long
-	busyFrames  = 12 // of those that only keep CPUs from being idle
+	shortFrames = 14 // depth of the short-lived programs
+	busyFrames  = 12 // depth of the programs that only keep CPUs from being idle
 )
 
-// newWorkshop compiles what is needed into a directory.
+// newWorkshop compiles the required programs into a directory.
 func newWorkshop(dir string, depths []int) (*workshop, error) {
 	w := &workshop{dir: dir, chains: map[int]string{}, spawn: filepath.Join(dir, "spawn")}
 	for _, frames := range append([]int{shortFrames, busyFrames}, depths...) {
@@ -63,8 +63,7 @@ func newWorkshop(dir string, depths []int) (*workshop, error) {
 	return w, w.writeModule()
 }
 
-// source returns the path of a file in testdata. The command runs in the
-// repository's root.
+// source returns the path of a file in testdata. The command runs in the repository's root.
 func source(name string) string { return filepath.Join("integration/bench/testdata", name) }
 
 func findTool(names ...string) string {
@@ -88,7 +87,7 @@ func (w *workshop) writeModule() error {
 	)
 }
 
-// shell runs scripts until they are stopped.
+// shell runs scripts until the work is stopped.
 func (w *workshop) shell(scripts ...string) (work, error) {
 	var commands []*exec.Cmd
 	for _, script := range scripts {
@@ -99,7 +98,7 @@ func (w *workshop) shell(scripts ...string) (work, error) {
 	return start(commands...)
 }
 
-// start runs commands until they are stopped.
+// start runs commands until the work is stopped.
 func start(commands ...*exec.Cmd) (work, error) {
 	var running work
 	for _, cmd := range commands {
@@ -113,7 +112,7 @@ func start(commands ...*exec.Cmd) (work, error) {
 	return running, nil
 }
 
-// clangBuild compiles C++ on each CPU, over and over.
+// clangBuild compiles C++ on each CPU repeatedly.
 func (w *workshop) clangBuild() (work, error) {
 	var scripts []string
 	for cpu := range runtime.NumCPU() {
@@ -122,32 +121,31 @@ func (w *workshop) clangBuild() (work, error) {
 	return w.shell(scripts...)
 }
 
-// compile is a script that compiles some of the files in testdata/build once.
+// compile returns a script that compiles some of the files in testdata/build once.
 func (w *workshop) compile(files string, cpu int) string {
 	return fmt.Sprintf("cd %s && for f in %s; do %s -w -O2 -std=c++17 -c -o %s/$f.%d.o $f.cc || exit; done",
 		source("build"), files, w.clang, w.dir, cpu)
 }
 
-// goBuild builds a small module and the packages of Go below it, over and over.
+// goBuild builds a small module and its packages of the standard library repeatedly.
 func (w *workshop) goBuild() (work, error) {
 	return w.shell(fmt.Sprintf("cd %s/module && while :; do go build -a -o bench . || exit; done", w.dir))
 }
 
-// chain burns CPU on each CPU.
+// chain runs a chain program on each CPU.
 func (w *workshop) chain(frames, nice int) (burners, error) { return burn(w.chains[frames], nice) }
 
 // short is a stream of processes that each burn some CPU and end.
 type short struct {
 	milliseconds int
-	rate         int      // a second
-	arguments    []string // of the chain program; nil: just milliseconds
+	rate         int      // per second
+	arguments    []string // of the chain program; nil: only milliseconds
 }
 
-// living is a stream of processes that are gone after 5 to 20 ms, most of them
-// asleep: on a CPU they are for 2 to 8 ms.
+// living is a stream of processes that live for 5 to 20 ms, mostly asleep: they use a CPU for 2 to 8 ms.
 var living = short{5, 200, []string{"2", "8", "2.5"}}
 
-// shortProcesses runs a stream of processes for a while and returns how many there were.
+// shortProcesses runs a stream of processes for a while and returns their number.
 func (w *workshop) shortProcesses(s short, length time.Duration) (int, error) {
 	arguments := s.arguments
 	if arguments == nil {

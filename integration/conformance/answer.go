@@ -15,29 +15,28 @@ import (
 	"github.com/grafana/river/diag"
 )
 
-// A Host is a flow runtime that runs.
+// A Host is a running flow runtime.
 type Host interface {
-	// Load loads a configuration, a file of that name.
+	// Load loads a configuration as a file with that name.
 	Load(name, text string) error
 
-	// Components describes what is loaded, modules included.
+	// Components describes the loaded components, including modules'.
 	Components() ([]Component, error)
 }
 
-// Component is what a host says about a component.
+// Component is a component as a host describes it.
 type Component struct {
-	ID        string // with that of its module
+	ID        string // including its module's
 	Health    string
-	Arguments json.RawMessage // as the web API gives them
+	Arguments json.RawMessage // in the form of the web API
 	Exports   json.RawMessage
 }
 
-// patience is how long a host may take until its answer is the expected one.
+// patience bounds the wait for the expected answer of a host.
 const patience = 30 * time.Second
 
-// Answer runs a case in a fresh host and returns the answer. Exports travel in
-// their own time, so it waits for the expected answer; where want is "", until
-// nothing has changed for a while.
+// Answer runs a case in a fresh host and returns the answer. Exports arrive asynchronously, so it waits for the
+// expected answer; if want is "", it waits until the answer has been stable for a while.
 func Answer(t testing.TB, host Host, c Case, want string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -66,8 +65,8 @@ func Answer(t testing.TB, host Host, c Case, want string) string {
 	return answer
 }
 
-// waitForState returns the host's state as soon as it is good, or when patience is
-// over. With unknown set, a state that does not change for a while is good.
+// waitForState returns the host's state as soon as good accepts it, or when patience is over. With unknown set, a state
+// that is stable for a while is also good.
 func waitForState(t testing.TB, host Host, unknown bool, good func(string) bool) string {
 	t.Helper()
 	var last string
@@ -87,9 +86,9 @@ func waitForState(t testing.TB, host Host, unknown bool, good func(string) bool)
 	}
 }
 
-// outcome says what came of a load: "accepted", or the diagnostics in the order
-// of the text, as FILE:LINE:COLUMN-LINE:COLUMN: MESSAGE. Those without a place are
-// in alphabetical order: in which order the Agent finds cycles is a matter of chance.
+// outcome returns the result of a load: "accepted", or the diagnostics in the order of the text, as
+// FILE:LINE:COLUMN-LINE:COLUMN: MESSAGE. Diagnostics without a place are in alphabetical order: the order in which the
+// Agent finds cycles is random.
 func outcome(err error) string {
 	if err == nil {
 		return "accepted\n"
@@ -127,8 +126,7 @@ func outcome(err error) string {
 	return strings.Join(lines, "")
 }
 
-// inOrder brings the members of a cycle in alphabetical order: in which order the
-// Agent names them is a matter of chance.
+// inOrder sorts the members of a cycle alphabetically: the order in which the Agent names them is random.
 func inOrder(message string) string {
 	members, ok := strings.CutPrefix(message, "cycle: ")
 	if !ok {
@@ -139,8 +137,7 @@ func inOrder(message string) string {
 	return "cycle: " + strings.Join(ids, ", ")
 }
 
-// describe returns health, arguments and exports of every component. Arguments
-// and exports that are empty are left out.
+// describe returns the health, arguments and exports of every component, without empty arguments and exports.
 func describe(t testing.TB, host Host) string {
 	t.Helper()
 	components, err := host.Components()
@@ -168,7 +165,7 @@ type statement struct {
 	Name  string          `json:"name"`
 	Type  string          `json:"type"` // attr or block
 	Label string          `json:"label"`
-	Value json.RawMessage `json:"value"` // of an attribute
+	Value json.RawMessage `json:"value"` // of an attr
 	Body  json.RawMessage `json:"body"`  // of a block
 }
 
@@ -204,7 +201,7 @@ type value struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// valueText writes a value much as River does.
+// valueText formats a value like River.
 func valueText(t testing.TB, encoded json.RawMessage) string {
 	t.Helper()
 	var v value

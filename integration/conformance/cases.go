@@ -1,13 +1,11 @@
-// Package conformance holds configurations with a known answer, case by case,
-// what the flow runtime of Grafana Agent v0.40 makes of them: whether it accepts
-// them, which diagnostics it gives where, and which arguments, exports and health
-// its components have afterwards.
+// Package conformance holds configurations with a known answer, case by case: the results in the flow runtime of
+// Grafana Agent v0.40. An answer says whether the Agent accepts the configuration, which diagnostics it reports at
+// which places, and the resulting arguments, exports and health of its components.
 //
-// A table is a file testdata/NAME.cases, the answers of the real Agent are in
-// testdata/NAME.expect. Where this module's runtime means to answer otherwise, its
-// answer is in testdata/NAME.differs, with the reason. The tests of this package
-// run the tables in our runtime; those of the nested module integration/agent run
-// them in the Agent and write the .expect files (make -C integration agent-test UPDATE=1).
+// A table is a file testdata/NAME.cases; the answers of the real Agent are in testdata/NAME.expect. If this module's
+// runtime deliberately answers differently, its answer is in testdata/NAME.differs, with the reason. The tests of this
+// package run the tables in our runtime; the tests of the nested module integration/agent run them in the Agent and
+// write the .expect files (make -C integration agent-test UPDATE=1).
 package conformance
 
 import (
@@ -19,7 +17,7 @@ import (
 	"strings"
 )
 
-// A Case is a configuration, and what it is changed to while it runs.
+// A Case is a configuration, with the changes made to it while it runs.
 type Case struct {
 	Name  string
 	Steps []Step // at least one; loaded one after the other
@@ -29,13 +27,11 @@ type Case struct {
 type Step struct {
 	Text string
 
-	// Files are put in place before Text is loaded, by their names. They stand in
-	// the folder that Text calls $DIR.
+	// Files are written before Text is loaded, by name. They are in the folder that Text calls $DIR.
 	Files map[string]string
 }
 
-// Tables returns the names of all tables below folder, without ".cases". There
-// is at least one.
+// Tables returns the names of all tables in folder, without ".cases". It returns an error if there is none.
 func Tables(folder string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.cases"))
 	if err != nil {
@@ -51,9 +47,8 @@ func Tables(folder string) ([]string, error) {
 	return names, nil
 }
 
-// ReadCases reads a table. A line "### NAME" begins a case, "--- reload" its next
-// step, and "--- file NAME" a file of the step. Lines before the first case are
-// comments.
+// ReadCases reads a table. A line "### NAME" starts a case, "--- reload" its next step, and "--- file NAME" a file of
+// the step. Lines before the first case are comments.
 func ReadCases(path string) ([]Case, error) {
 	sections, err := readSections(path)
 	if err != nil {
@@ -78,7 +73,7 @@ func ReadCases(path string) ([]Case, error) {
 	return cases, nil
 }
 
-// ReadAnswers reads the Agent's answers to a table, by the names of the cases.
+// ReadAnswers reads the Agent's answers to a table, by case name.
 func ReadAnswers(path string) (map[string]string, error) {
 	sections, err := readSections(path)
 	if err != nil {
@@ -91,7 +86,7 @@ func ReadAnswers(path string) (map[string]string, error) {
 	return answers, nil
 }
 
-// WriteAnswers writes the answers to cases, in their order.
+// WriteAnswers writes the answers to cases, in the order of cases.
 func WriteAnswers(path string, cases []Case, answers map[string]string) error {
 	var text strings.Builder
 	for _, c := range cases {
@@ -100,8 +95,7 @@ func WriteAnswers(path string, cases []Case, answers map[string]string) error {
 	return os.WriteFile(path, []byte(text.String()), 0o644)
 }
 
-// A Difference is an answer that our runtime means to give in place of the
-// Agent's.
+// A Difference is an answer that our runtime deliberately gives instead of the Agent's.
 type Difference struct {
 	Reason string // in one line
 	Answer string
@@ -109,8 +103,7 @@ type Difference struct {
 
 const reasonMark = "reason: "
 
-// ReadDifferences reads a .differs file, by the names of the cases. There are none
-// if there is no such file.
+// ReadDifferences reads a .differs file, by case name. If the file does not exist, there are no differences.
 func ReadDifferences(path string) (map[string]Difference, error) {
 	sections, err := readSections(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -139,11 +132,11 @@ func WriteDifferences(path string, cases []Case, differences map[string]Differen
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// section is what follows a line "### NAME".
+// section is the part of a file after a line "### NAME".
 type section struct {
 	name  string
-	text  string // all of it
-	parts []part // the same, divided by lines "--- HEADING"; the first has no heading
+	text  string // the whole text
+	parts []part // the text divided by lines "--- HEADING"; the first part has no heading
 }
 
 type part struct{ heading, text string }

@@ -19,9 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the answers of the .differs files again")
 
-// TestConformance runs every table in our runtime and compares its answers with
-// those of Grafana Agent v0.40, or, where there is a reason to differ, with
-// those of the .differs file.
+// TestConformance runs every table in our runtime and compares its answers with Grafana Agent v0.40's, or, if there is
+// a reason to differ, with the answers in the .differs file.
 func TestConformance(t *testing.T) {
 	names, err := Tables("testdata")
 	if err != nil {

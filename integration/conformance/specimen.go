@@ -30,7 +30,7 @@ func Registrations() []component.Registration {
 // Receiver is an interface: River makes a capsule of it.
 type Receiver interface{ Receive(string) }
 
-// ValueArguments are those of test.value and test.sink.
+// ValueArguments are the arguments of test.value and test.sink.
 type ValueArguments struct {
 	In             string                    `river:"in,attr,optional"`
 	Number         int                       `river:"number,attr,optional"`
@@ -69,7 +69,7 @@ type Part struct {
 	Inner *Point `river:"inner,block,optional"`
 }
 
-// Squashed are arguments that a struct inside holds.
+// Squashed are arguments in a squashed struct.
 type Squashed struct {
 	Deep string `river:"deep,attr,optional"`
 }
@@ -87,24 +87,24 @@ func (a *ValueArguments) Validate() error {
 	return nil
 }
 
-// StrictArguments are those of test.strict.
+// StrictArguments are the arguments of test.strict.
 type StrictArguments struct {
 	In    string `river:"in,attr"`
 	Point Point  `river:"point,block"`
 }
 
-// ChoiceArguments are those of test.choice.
+// ChoiceArguments are the arguments of test.choice.
 type ChoiceArguments struct {
 	Steps []ChoiceStep `river:"step,enum,optional"`
 }
 
-// ChoiceStep is one of its blocks.
+// ChoiceStep is one of the blocks of test.choice.
 type ChoiceStep struct {
 	Move *Point    `river:"move,block,optional"`
 	Rest *Squashed `river:"rest,block,optional"`
 }
 
-// ValueExports are those of test.value.
+// ValueExports are the exports of test.value.
 type ValueExports struct {
 	Out            string                    `river:"out,attr,optional"`
 	Number         int                       `river:"number,attr,optional"`
@@ -124,7 +124,7 @@ type ValueExports struct {
 type specimen struct {
 	mu     sync.Mutex
 	args   ValueArguments
-	export func(ValueExports) // nil for those that export nothing
+	export func(ValueExports) // nil for components without exports
 }
 
 func buildValue(o component.Options, arguments component.Arguments) (component.Component, error) {
@@ -147,14 +147,13 @@ func (s *specimen) start(arguments component.Arguments) (component.Component, er
 	return s, s.Update(arguments)
 }
 
-// sink is a receiver. It is apart from the specimen, for River copies what an
-// exported pointer points to.
+// sink is a receiver. It is separate from the specimen, because River copies the target of an exported pointer.
 type sink struct{}
 
 // Receive implements Receiver.
 func (*sink) Receive(string) {}
 
-// Update implements component.Component: it exports what it is given.
+// Update implements component.Component: it exports its arguments.
 func (s *specimen) Update(arguments component.Arguments) error {
 	args, ok := arguments.(ValueArguments)
 	if !ok {

@@ -13,9 +13,9 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestContainerTargets profiles a process without a container, in a cgroup with a name as
-// Docker gives containers. Its samples belong to the target with that ID. Those of others
-// belong to the default target, or to no target with targets_only.
+// TestContainerTargets profiles a process without a container, in a cgroup with a name like Docker's. Its samples
+// belong to the target with that ID. Samples of other processes belong to the default target, or to no target with
+// targets_only.
 func TestContainerTargets(t *testing.T) {
 	need.Root(t)
 	id := strings.Repeat("0123456789abcdef", 4)

@@ -15,15 +15,14 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// containerShape is how one kind of runtime names its containers, and how a
-// target names one of them.
+// containerShape describes how one kind of runtime names its containers, and how a target names such a container.
 type containerShape struct {
-	name     string // five letters, which the functions of the container's program begin with
+	name     string // five letters, the prefix of the functions of the container's program
 	cgroup   string // ID stands for the container's ID
 	target   string // a River object
 	service  string // the service name that Pyroscope must have; "" for none
-	why      string // what `headwater targets` says of its process
-	bare     bool   // in the unified hierarchy alone, as where there is no cgroup v1
+	why      string // the reason that `headwater targets` gives for its process
+	bare     bool   // only in the unified hierarchy, as without cgroup v1
 	stripped bool   // its symbols are in a debug file of the image
 	jit      bool   // its innermost function is made while it runs, and named in a perf map of its own /tmp
 	late     bool   // started while the profiler runs
@@ -112,8 +111,8 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// TestContainersToCome has targets before their containers exist. The health says that
-// nothing matches, until a container comes and again when it is gone.
+// TestContainersToCome has targets before their containers exist. The health says that no process matches, until a
+// container starts, and again after it has ended.
 func TestContainersToCome(t *testing.T) {
 	testkit.Nightly(t, "TestContainers starts containers while it profiles")
 	need.Root(t)
@@ -186,7 +185,7 @@ func makeBoxes(t testing.TB, shapes []containerShape) []box {
 // withTmp gives a container a /tmp.
 func withTmp(config map[string]any) {
 	tmp := map[string]any{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}
-	config["mounts"] = slices.Insert(config["mounts"].([]any), 1, any(tmp)) // below it lies the layer
+	config["mounts"] = slices.Insert(config["mounts"].([]any), 1, any(tmp)) // the layer is below it
 }
 
 // compileApp builds testdata/container into a folder.
@@ -276,8 +275,7 @@ func checkContainers(t testing.TB, server *lab.Pyroscope, boxes []box) {
 	}
 }
 
-// check judges the stacks of one container: no frame of another program, and
-// nearly all of them whole.
+// check judges the stacks of one container: there is no frame of another program, and nearly all stacks are complete.
 func (s containerShape) check(t testing.TB, all []lab.Stack, b box) {
 	t.Helper()
 	of := func(file, function string) lab.Frame {

@@ -115,7 +115,7 @@ type dockerDaemon struct {
 	host   string // unix://PATH
 }
 
-// startDocker starts a daemon that leaves the network of this host alone.
+// startDocker starts a daemon that does not change the network of this host.
 func startDocker(t testing.TB) *dockerDaemon {
 	t.Helper()
 	unpack := exec.Command("../docker/unpack")
@@ -149,7 +149,7 @@ func startDocker(t testing.TB) *dockerDaemon {
 	return d
 }
 
-// command is one of Docker's programs, which finds the others.
+// command returns one of Docker's programs, with the PATH that it needs to find the other programs.
 func (d *dockerDaemon) command(name string, args ...string) *exec.Cmd {
 	programs := []string{filepath.Join(d.folder, "usr/sbin"), filepath.Join(d.folder, "usr/bin")}
 	cmd := exec.Command("env", append([]string{"PATH=" + strings.Join(programs, ":") + ":" + os.Getenv("PATH"), name},
@@ -157,7 +157,7 @@ func (d *dockerDaemon) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// docker runs the docker command and returns what it prints.
+// docker runs the docker command and returns its output.
 func (d *dockerDaemon) docker(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := d.command("docker", append([]string{"--host=" + d.host}, args...)...).Output()

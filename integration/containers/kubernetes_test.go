@@ -63,9 +63,9 @@ var podShapes = []podShape{
 		"sales", "ended-0", thisNode, "containerd://", corev1.PodQOSBurstable, corev1.PodSucceeded},
 }
 
-// TestKubernetes profiles pods by what an API server says of them, from their names to the
-// labels in Pyroscope, while pods come and go. The test has its own API server, with and
-// without streamed lists. HEADWATER_KUBECONFIG names the file of a real one.
+// TestKubernetes profiles pods according to an API server, from their names to the labels in Pyroscope, while pods
+// start and end. The test has its own API server, with and without streamed lists. HEADWATER_KUBECONFIG names the file
+// of a real one.
 func TestKubernetes(t *testing.T) {
 	need.Root(t)
 	shapes := make([]containerShape, len(podShapes))
@@ -81,7 +81,7 @@ func TestKubernetes(t *testing.T) {
 		t.Run("kubeconfig", func(t *testing.T) { tryKubernetes(t, newRealCluster(t, path), boxes) })
 		return
 	}
-	if testkit.IsNightly() { // those of servers of before Kubernetes 1.32
+	if testkit.IsNightly() { // lists like servers before Kubernetes 1.32
 		t.Run("lists", func(t *testing.T) { tryKubernetes(t, startAPIServer(t, false), boxes) })
 	}
 	t.Run("streamed lists", func(t *testing.T) { tryKubernetes(t, startAPIServer(t, true), boxes) })
@@ -210,8 +210,8 @@ func (s podShape) checkProfile(t testing.TB, server *lab.Pyroscope, b box) {
 	s.check(t, all, b)
 }
 
-// checkGone waits until a number of targets is left. It demands that no more profiles of the
-// shapes come while those of another pod do.
+// checkGone waits until a number of targets is left. It requires that no profiles of the shapes arrive while another
+// pod's do.
 func checkGone(t testing.TB, h *lab.Headwater, server *lab.Pyroscope, left int, gone ...podShape) {
 	t.Helper()
 	waitHealth(t, h, "pyroscope.ebpf.pods", "healthy", fmt.Sprintf("profiling %d targets", left))

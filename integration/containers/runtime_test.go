@@ -190,7 +190,7 @@ func makeImage(image string, folders []string, programs ...string) error {
 			return err
 		}
 		var listed []byte
-		if dynamic { // ldd fails for the others
+		if dynamic { // ldd fails for static programs
 			if listed, err = exec.Command("ldd", program).Output(); err != nil {
 				return fmt.Errorf("ldd %s: %w", program, err)
 			}

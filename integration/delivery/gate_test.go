@@ -22,7 +22,7 @@ import (
 // instead of the server, and it counts what the server has taken.
 type gate struct {
 	url    string // for headwater
-	server string // where what is let through goes
+	server string // destination of the requests that pass
 	addr   string
 	http   *http.Server
 
@@ -64,8 +64,8 @@ func (g *gate) open(t testing.TB) {
 	go g.http.Serve(listener)
 }
 
-// shut makes the gate a port that nobody listens on. Requests that are under way are answered before: what the server
-// has taken without an answer would be sent once more.
+// shut turns the gate into a port without a listener. It first lets requests in flight be answered: a profile that the
+// server has taken without an answer would be sent again.
 func (g *gate) shut(t testing.TB) {
 	t.Helper()
 	if err := g.http.Shutdown(t.Context()); err != nil {

@@ -118,8 +118,9 @@ func checkWaits(t *testing.T, server *lab.Pyroscope, agent *lab.Headwater) {
 	content, err := os.ReadFile(sleep)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(program, content, 0o700))
-	// The pass that first meets a thread credits it with the time since the pass before, when it may not have been there.
-	// That one begins after since: the first of the two that are awaited may have begun before.
+	// The pass that first sees a thread credits it with the time since the previous pass, even if the thread did not
+	// exist then. The previous pass must start after since: wait for two passes, because the first one may have started
+	// before.
 	since, before := time.Now(), agent.Metrics(t)
 	const passes = "pyroscope_ebpf_off_cpu_passes_total"
 	testkit.Eventually(t, "two passes", func() bool { return agent.Metric(t, passes) >= before.Sum(t, passes)+2 })
@@ -135,8 +136,8 @@ func checkWaits(t *testing.T, server *lab.Pyroscope, agent *lab.Headwater) {
 	}
 	testkit.Eventually(t, "seconds of sleep are in Pyroscope", func() bool { return slept() > 6*time.Second })
 	got, elapsed, after := slept(), time.Since(since), agent.Metrics(t)
-	// Where more threads have moved than a pass reads, some of them stand for the others. That may be this one when a pass
-	// first meets it, which is within a second; from then on it stays where it is.
+	// If more threads have moved than a pass reads, some of them stand for the rest. That may include this thread when
+	// a pass first sees it, within a second; from then on it does not move.
 	const name = "pyroscope_ebpf_off_cpu_stacks_"
 	read := after.Sum(t, name+"read_total") - before.Sum(t, name+"read_total")
 	unread := after.Sum(t, name+"not_read_total") - before.Sum(t, name+"not_read_total")

@@ -35,7 +35,8 @@ func TestLosslessOutage(t *testing.T) {
 	target := `targets_only   = false
 	default_target = {"service_name" = "lossless"}`
 	if !testkit.IsNightly() && os.Getenv("HEADWATER_OUTAGE") == "" {
-		// Tests of other packages run meanwhile. A profile of their hostile programs is changed to fit Pyroscope's limits.
+		// Tests of other packages may run at the same time. Profiles of their hostile programs are modified to fit
+		// Pyroscope's limits.
 		target = fmt.Sprintf(`targets = [{"__process_pid__" = "%d", "service_name" = "lossless"}]`, busy.PID())
 	}
 	config := func(interval string) string { return losslessConfig(g.url, target, interval) }
@@ -126,7 +127,7 @@ func allArrived(t testing.TB, h *lab.Headwater, g *gate, config string) (made fl
 	return made
 }
 
-// checkArrived compares what has arrived with what headwater says that it made.
+// checkArrived compares the arrived profiles with the number that headwater reports.
 func checkArrived(t testing.TB, h *lab.Headwater, made float64, arrived int, all arrival) {
 	t.Helper()
 	m := h.Metrics(t)

@@ -28,8 +28,8 @@ pyroscope.ebpf "host" {
 }
 `
 
-// TestOutage stops Pyroscope for a while: collecting goes on, what is dropped
-// is counted and logged, and profiles arrive again afterwards.
+// TestOutage stops Pyroscope for a while: collecting continues, dropped profiles are counted and logged, and profiles
+// arrive again afterwards.
 func TestOutage(t *testing.T) {
 	need.Root(t)
 	t.Parallel()

@@ -16,8 +16,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestProbes: what the links of probe_links see comes back from Pyroscope, each under its own type: each call of a
-// function, what its arguments add up to, and nothing of a link that names no function, which hinders nothing else.
+// TestProbes: the samples of probe_links arrive in Pyroscope, each link under its own type: each call of a function,
+// the sum of its arguments, and no samples of a link whose function does not exist, which does not affect other links.
 func TestProbes(t *testing.T) {
 	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
 	t.Parallel()

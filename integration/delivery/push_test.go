@@ -27,8 +27,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// The remote_timeout of pushes. A slow server takes longer than the first; another one answers within it also on a busy
-// machine. That a push is sent again because of the second would be a failure of a test.
+// The remote_timeout of pushes. A slow server takes longer than slowTimeout; a normal server answers within pushTimeout
+// even on a busy machine. If pushTimeout caused a push to be sent again, a test would fail.
 const (
 	slowTimeout = 8 * time.Second
 	pushTimeout = 2 * time.Minute
@@ -111,7 +111,7 @@ func hijack(w http.ResponseWriter, answer string) {
 	conn.Close()
 }
 
-// waitFor waits for some time and reports whether ctx was not done meanwhile.
+// waitFor waits for some time and reports whether ctx was still active at the end.
 func waitFor(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -121,9 +121,9 @@ func waitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// TestPushMatrix pushes to the real Pyroscope through a gate that fails once, in every way.
-// What has to arrive arrives once, by the sum of its values there, and the rest is counted.
-// With a queue more arrives than without. make test pushes with half of the faults, make nightly with all.
+// TestPushMatrix pushes to the real Pyroscope through a gate that fails once, in every way. Profiles that must arrive
+// do so once, according to the sum of their values there, and the remaining ones are counted. With a queue more
+// profiles arrive than without. make test pushes with half of the faults, make nightly with all.
 func TestPushMatrix(t *testing.T) {
 	t.Parallel()
 	server := sharedPyroscope(t)
@@ -193,8 +193,8 @@ func TestPushMatrix(t *testing.T) {
 	}
 }
 
-// TestPushToWrongName pushes to a server whose certificate is for another name. Nothing is
-// sent to it, and with a queue all arrives once the configuration is right.
+// TestPushToWrongName pushes to a server whose certificate has another name. No profile is sent to it, and with a queue
+// all arrive once the configuration is correct.
 func TestPushToWrongName(t *testing.T) {
 	t.Parallel()
 	server := sharedPyroscope(t)
@@ -221,8 +221,7 @@ func TestPushToWrongName(t *testing.T) {
 	testkit.Eventually(t, "the profile arrives", func() bool { n, _ := g.sum(); return n == 1 })
 }
 
-// TestExpiredToken lets a token expire: with a queue nothing is lost, and the new
-// one is read from its file.
+// TestExpiredToken lets a token expire: with a queue no profile is lost, and the new token is read from its file.
 func TestExpiredToken(t *testing.T) {
 	t.Parallel()
 	server := sharedPyroscope(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// targetsConfig has the processes of some programs as targets, by the names of the programs, and all others as one.
+// targetsConfig has the processes of some programs as targets, by program name, and one target for all other processes.
 const targetsConfig = `
 discovery.process "all" {
 	refresh_interval = "%[2]s"
@@ -103,7 +103,7 @@ func (s *service) start(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve has a program begin that waits for a line, and returns the CPU time that it says.
+// serve starts a program that waits for a line, and returns the CPU time that it reports.
 func (s *service) serve(t *testing.T) time.Duration {
 	_, err := io.WriteString(s.stdin, "x")
 	require.NoError(t, err)
@@ -133,8 +133,8 @@ func timeOf(t *testing.T, server *lab.Pyroscope, service, function string) time.
 		time.Time{}), function))
 }
 
-// TestChildrenOfTargets: the time of what a discovered process forks is that of its target in Pyroscope, whether
-// discovery finds the children or never does; what executes another program has the default target.
+// TestChildrenOfTargets: in Pyroscope, the time of processes forked by a discovered process belongs to its target,
+// whether or not discovery finds the children; processes that execute another program have the default target.
 func TestChildrenOfTargets(t *testing.T) {
 	t.Parallel()
 	server := sharedPyroscope(t)
@@ -162,7 +162,7 @@ func TestChildrenOfTargets(t *testing.T) {
 				t.Errorf("Pyroscope has %v, they have used %v", got, want)
 			}
 			agent.Stop(t) // sends all
-			// One of the twelve may be forked before what is discovered counts.
+			// One of the twelve may be forked before the discovered targets take effect.
 			if lost := timeOf(t, server, g.rest(), g.inChild()); lost > want/10 {
 				t.Errorf("%v of %v is that of the default target", lost, want)
 			}

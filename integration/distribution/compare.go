@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Report is what came of a comparison.
+// Report is the result of a comparison.
 type Report struct {
 	P        float64 `json:"p"`        // probability of such a difference between equal distributions
 	Ours     int     `json:"ours"`     // stacks
 	Theirs   int     `json:"theirs"`   // stacks
-	Kinds    int     `json:"kinds"`    // of stacks, those left out that were seen seldom
+	Kinds    int     `json:"kinds"`    // of stacks, without the rare ones
 	Blocks   int     `json:"blocks"`   // of time
-	Mean     float64 `json:"frames"`   // of their stacks, on average
+	Mean     float64 `json:"frames"`   // mean number of frames in their stacks
 	Clearest Kind    `json:"clearest"` // difference
 	Largest  []Kind  `json:"largest"`  // differences
 	Most     string  `json:"-"`        // the kind of the clearest difference
 }
 
-// Kind is a kind of stack, see stack.kinds, and how often it occurred.
+// Kind is a kind of stack, see stack.kinds, with its numbers of occurrences.
 type Kind struct {
 	Stack  string `json:"stack"`
 	Ours   int    `json:"ours"`
@@ -37,7 +37,7 @@ const (
 	shown     = 8 // kinds
 )
 
-// compare compares the stacks of two sides in the time that both sampled.
+// compare compares the stacks of two sides in the period that both sampled.
 func compare(ours, theirs []stack) (*Report, error) {
 	if len(ours) == 0 || len(theirs) == 0 {
 		return nil, fmt.Errorf("%d stacks of the profiler, %d of perf", len(ours), len(theirs))
@@ -74,8 +74,7 @@ func compare(ours, theirs []stack) (*Report, error) {
 	return r, nil
 }
 
-// list fills in the kinds whose counts differ most, and the one that differs most
-// clearly.
+// list fills in the kinds whose counts differ most, and the kind with the most significant difference.
 func (r *Report) list(kinds []string, all *pair) {
 	r.Kinds = len(kinds)
 	for _, kind := range kinds {
@@ -89,14 +88,14 @@ func (r *Report) list(kinds []string, all *pair) {
 	slices.SortStableFunc(r.Largest, func(a, b Kind) int {
 		return cmp.Or(difference(b)-difference(a), a.Ours-b.Ours, cmp.Compare(a.Stack, b.Stack))
 	})
-	// Calls that always lead to others have the same counts as those.
+	// A function that always makes the same call has the same counts as its callee.
 	r.Largest = slices.CompactFunc(r.Largest, func(a, b Kind) bool {
 		return a.Ours == b.Ours && a.Theirs == b.Theirs && strings.HasPrefix(b.Stack, a.Stack)
 	})
 	r.Largest = r.Largest[:min(shown, len(r.Largest))]
 }
 
-// print writes the report for people.
+// print writes the report as text.
 func (r *Report) print(w io.Writer) {
 	fmt.Fprintf(w, "%d stacks of the profiler, %d of perf with %.1f frames on average, of %d kinds, "+
 		"in %d blocks of time\n", r.Ours, r.Theirs, r.Mean, r.Kinds, r.Blocks)

@@ -1,13 +1,11 @@
-// Command distribution compares the profiler's stacks of a program with those that
-// perf unwinds from copies of its registers and stack, for programs into which nothing
-// can be preloaded: static ones, set-user-ID ones. The two take samples at the same
-// time but not at the same instant, so it is the distributions of whole stacks that are
-// compared, by a permutation test.
+// Command distribution compares the profiler's stacks of a program with the stacks that perf unwinds from copies of its
+// registers and stack. It is for programs that cannot have a library preloaded: static ones, and set-user-ID ones. Both
+// sample in the same period but not at the same instants, so the command compares the distributions of whole stacks, by
+// a permutation test.
 //
 //	go run ./integration/distribution [-seconds 10] [-rate 199] [-alpha 0.001] [-json FILE] -- COMMAND ARGS...
 //
-// It exits with 1 if the distributions differ: an unwinder that is right fails so with
-// the probability alpha.
+// It exits with 1 if the distributions differ. A correct unwinder fails the test with the probability alpha.
 package main
 
 import (
@@ -52,7 +50,7 @@ func main() {
 	}
 }
 
-// runRecorded is run, with a record unless path is "".
+// runRecorded is like run, and saves a record unless path is "".
 func runRecorded(path string, duration time.Duration, rate int, command []string) (*Report, error) {
 	if path == "" {
 		return run(duration, rate, command)
@@ -70,7 +68,7 @@ func runRecorded(path string, duration time.Duration, rate int, command []string
 	return report, r.Save(path, report)
 }
 
-// run samples a command by the profiler and by perf at once.
+// run samples a command with the profiler and perf at the same time.
 func run(duration time.Duration, rate int, command []string) (report *Report, err error) {
 	s, err := walks.Open()
 	if err != nil {
@@ -86,7 +84,7 @@ func run(duration time.Duration, rate int, command []string) (report *Report, er
 		cmd.Process.Kill()
 		cmd.Wait()
 	}()
-	time.Sleep(500 * time.Millisecond) // until it is at work, with all its threads
+	time.Sleep(500 * time.Millisecond) // until all its threads are at work
 	events, err := sampleThreads(s, cmd.Process.Pid, rate)
 	defer closeAll(events)
 	if err != nil {
@@ -108,7 +106,7 @@ func run(duration time.Duration, rate int, command []string) (report *Report, er
 	return compare(plt.without(stacksOf(ours)), plt.without(theirs))
 }
 
-// sampleThreads samples the threads that a process has.
+// sampleThreads samples the current threads of a process.
 func sampleThreads(s *walks.Sampler, pid, rate int) (events map[int]bool, err error) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {

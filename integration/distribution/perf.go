@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/integration/walks"
 )
 
-// perf samples a process by perf, which copies registers and 64 KiB of stack at each
-// sample and unwinds them by call frame information afterwards.
+// perf samples a process with perf, which copies registers and 64 KiB of stack at each sample and unwinds them later by
+// call frame information.
 func perf(pid, rate int, duration time.Duration) ([]stack, error) {
 	dir, err := os.MkdirTemp("", "distribution")
 	if err != nil {
@@ -39,8 +39,8 @@ func perf(pid, rate int, duration time.Duration) ([]stack, error) {
 	return parseScript(out)
 }
 
-// parseScript reads what perf script prints: a line with command, thread and time, a
-// line for each frame, leaf first, and an empty line.
+// parseScript parses the output of perf script: a line with command, thread and time, a line for each frame, leaf
+// first, and an empty line.
 func parseScript(text []byte) (stacks []stack, err error) {
 	segments := walks.Segments{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -87,8 +87,8 @@ func parseTime(line string) (uint64, error) {
 	return s*1e9 + n, nil
 }
 
-// parseFrame reads a line such as "11c5 water::Mill<double>::run (/path/of the/file)":
-// the address is one in the file, of a caller's call and not of what follows it.
+// parseFrame parses a line such as "11c5 water::Mill<double>::run (/path/of the/file)". The address is in the file; for
+// a caller it is the address of the call, not of the instruction after it.
 func parseFrame(segments walks.Segments, line string) (f frame, err error) {
 	address, rest, _ := strings.Cut(line, " ")
 	at, err := strconv.ParseUint(address, 16, 64)

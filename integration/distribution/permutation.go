@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// permutations of the test; the smallest p is one in that number.
+// permutations is the number of permutations in the test; the smallest possible p is about its inverse.
 const permutations = 50000
 
-// rare kinds, seen fewer times, cannot decide and are left out.
+// rare is the number of occurrences below which a kind is left out, because it cannot be significant.
 const rare = 8
 
-// side is what one side saw.
+// side holds the stacks of one side.
 type side struct {
 	stacks int
-	kinds  map[string]int // a stack counts as several kinds
+	kinds  map[string]int // a stack counts for several kinds
 }
 
 func newSide() side { return side{kinds: map[string]int{}} }
@@ -28,16 +28,15 @@ func (s *side) add(kinds []string) {
 	}
 }
 
-// pair is what both sides saw in one block of time, or in all.
+// pair holds the stacks of both sides, in one block of time or in all.
 type pair struct{ ours, theirs side }
 
-// permutationTest tests whether both sides draw from one distribution. Blocks may differ
-// in what the program does: within a block, it is equally likely that the two sides had
-// seen what the other one has. The statistic is the largest of those of all kinds of
-// stacks: the sum of the differences of its shares, block by block, over the root of the
-// sum of their squares. Comparing it with the largest one of each permutation allows for
-// the number of kinds (Westfall and Young 1993). It returns the probability of what was
-// seen, or more, and the kind that differs most.
+// permutationTest tests whether the stacks of both sides come from the same distribution. The program may behave
+// differently from block to block; within a block, exchanging the sides is equally likely under the null hypothesis.
+// For each kind of stack, the test sums the differences of its shares over all blocks, and divides by the root of the
+// sum of their squares. The statistic is the largest of these values. Comparing it with the largest value of each
+// permutation corrects for the number of kinds (Westfall and Young 1993). It returns the probability of a result at
+// least as large as the observed one, and the kind that differs most.
 func permutationTest(blocks []pair) (p float64, kind string) {
 	kinds, differences := differencesOf(blocks)
 	if len(kinds) == 0 {
@@ -48,7 +47,7 @@ func permutationTest(blocks []pair) (p float64, kind string) {
 		signs[i] = 1
 	}
 	seen, most := largest(differences, signs)
-	random := rand.New(rand.NewPCG(1, 2)) // the same at each run
+	random := rand.New(rand.NewPCG(1, 2)) // the same numbers in each run
 	as := 0
 	for range permutations {
 		for i := range signs {
@@ -67,15 +66,15 @@ type term struct {
 	value float64
 }
 
-// differencesOf returns the kinds of stacks, and of each the differences of its shares
-// in the blocks where it occurs, divided by the root of the sum of their squares.
+// differencesOf returns the kinds of stacks, and for each kind the differences of its shares in the blocks where it
+// occurs, divided by the root of the sum of their squares.
 func differencesOf(blocks []pair) (kinds []string, differences [][]term) {
 	for _, kind := range commonKinds(blocks) {
 		var d []term
 		squares := 0.0
 		for n, b := range blocks {
 			if b.ours.stacks == 0 || b.theirs.stacks == 0 {
-				continue // nothing to compare with
+				continue // one side is empty
 			}
 			share := float64(b.ours.kinds[kind])/float64(b.ours.stacks) - float64(b.theirs.kinds[kind])/float64(b.theirs.stacks)
 			if share != 0 {
@@ -105,7 +104,7 @@ func commonKinds(blocks []pair) []string {
 	return slices.Sorted(maps.Keys(counts))
 }
 
-// largest returns the statistic, and which kind of stack it is of.
+// largest returns the statistic, and its kind of stack.
 func largest(differences [][]term, signs []float64) (value float64, kind int) {
 	for i, d := range differences {
 		sum := 0.0

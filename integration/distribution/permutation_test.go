@@ -45,7 +45,7 @@ func TestPermutationTest(t *testing.T) {
 			below++
 		}
 	}
-	if below > 12 { // 4 are to be expected, and 12 or more by chance once in 5,000 times
+	if below > 12 { // 4 are expected; 12 or more occur by chance once in 5,000 runs
 		t.Errorf("%d of %d equal distributions have p < 0.1", below, tries)
 	}
 	if p, kind := permutationTest(drawn(random, 40, 30)); p > 0.001 {

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// plt is where a statically linked program has its procedure linkage table. It has no call
-// frame information there, so perf's stacks end in it.
+// plt is the procedure linkage table of a statically linked program. It has no call frame information, so perf's stacks
+// end there.
 type plt struct {
 	file      string
-	low, high uint64 // 0, 0: in a program that is linked dynamically
+	low, high uint64 // 0, 0: for a dynamically linked program
 }
 
 func openPLT(path string) (p plt, err error) {
@@ -27,7 +27,7 @@ func openPLT(path string) (p plt, err error) {
 	return p, nil
 }
 
-// without leaves out the stacks whose leaf is in the table.
+// without removes the stacks whose leaf is in the table.
 func (p plt) without(all []stack) []stack {
 	return slices.DeleteFunc(all, func(s stack) bool {
 		leaf := s.frames[0]

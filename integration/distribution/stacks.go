@@ -13,16 +13,15 @@ type stack struct {
 	frames []frame
 }
 
-// frame is a place in a file: of the leaf the instruction that was sampled, of callers
-// the last byte of the call.
+// frame is a place in a file: for the leaf the sampled instruction, for callers the last byte of the call.
 type frame struct {
-	file    string // its base name
+	file    string // base name
 	address uint64 // an ELF virtual address
 }
 
-// kinds are what a stack counts as: one kind for each frame but the leaf, which is the
-// path of calls from the root to there, and one for all of it. Of the leaf the file
-// counts and not the instruction: there are too many of these.
+// kinds returns the kinds that a stack counts for: one for each frame except the leaf, which is the path of calls from
+// the root to this frame, and one for the whole stack. For the leaf only the file counts, because there are too many
+// different instructions.
 func (s *stack) kinds() []string {
 	var kinds []string
 	path := ""
@@ -33,8 +32,7 @@ func (s *stack) kinds() []string {
 	return append(kinds, path+s.frames[0].file)
 }
 
-// stacksOf returns the profiler's stacks. What it could not finish has fewer frames than
-// it should have, and is another stack.
+// stacksOf returns the profiler's stacks. An incomplete stack has too few frames, and counts as a different stack.
 func stacksOf(all []walks.Walk) (stacks []stack) {
 	for _, w := range all {
 		s := stack{time: w.Time}

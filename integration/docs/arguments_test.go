@@ -20,7 +20,7 @@ import (
 type argument struct {
 	Name    string // with the blocks around it, separated by dots
 	Type    string
-	Default string // "required", or as River writes it; "" where nothing is set
+	Default string // "required", or the value in River; "" if there is none
 }
 
 // block is a block of a component.
@@ -48,7 +48,7 @@ func schemaOf(zero any) (s schema) {
 	return s
 }
 
-// add adds the tagged fields of a struct that lies in the block prefix.
+// add adds the tagged fields of a struct in the block prefix.
 func (s *schema) add(prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		tag, tagged := v.Type().Field(i).Tag.Lookup("river")

@@ -86,7 +86,7 @@ func (p *page) sort() {
 	slices.SortFunc(p.blocks, func(a, b block) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// prefixOf returns the block that a section is about, with a dot behind it.
+// prefixOf returns the block that a section describes, followed by a dot.
 func prefixOf(section []string) string {
 	if len(section) < 3 || !strings.HasPrefix(section[2], "`") {
 		return ""

@@ -1,3 +1,3 @@
-// Package docs holds the tests of the documents: what they say of arguments, flags,
-// metrics, commands and files is what the code says.
+// Package docs holds the tests of the documents: they check that statements about arguments, flags, metrics, commands
+// and files match the code.
 package docs

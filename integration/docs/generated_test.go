@@ -16,9 +16,8 @@ import (
 // update writes the tables that are made of the code: go test ./integration/docs -update.
 var update = flag.Bool("update", false, "write the tables that are made of the code into the documents")
 
-// facts is how many columns of a table made of the code are compared with it: a name, and
-// a default or labels. The sentences behind them are for readers: -update writes them, and
-// authors may change them.
+// facts is the number of columns of a table that are compared with the code: a name, and a default or labels. The
+// sentences in the following columns are for readers: -update writes them, and authors may change them.
 const facts = 2
 
 // requireFacts demands that the table of a document between <!-- name --> and <!-- end -->

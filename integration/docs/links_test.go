@@ -36,7 +36,7 @@ func TestLinks(t *testing.T) {
 	require.Greater(t, links, 100)
 }
 
-// checkLink returns what is wrong with a link of a document, or "".
+// checkLink returns the error in a link of a document, or "".
 func checkLink(t testing.TB, from, link string) string {
 	if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
 		return ""
@@ -59,8 +59,7 @@ func checkLink(t testing.TB, from, link string) string {
 	return ""
 }
 
-// repositoryPath is a path of the repository in backquotes: it begins with one of its
-// folders.
+// repositoryPath matches a path in the repository in backquotes: it starts with one of the repository's folders.
 var repositoryPath = regexp.MustCompile("`((?:bpf|ebpf|component|river|cli|integration|docs)/[A-Za-z0-9_./*-]*)`")
 
 // placeholders are words in paths that stand for any name.

@@ -15,8 +15,7 @@ import (
 	"github.com/headwater/headwater/river"
 )
 
-// everyMetric is a configuration in which each component that has metrics of its own is
-// built. Nothing is run.
+// everyMetric is a configuration that builds each component with its own metrics. No component runs.
 const everyMetric = `
 pyroscope.ebpf "x" { forward_to = [] }
 pyroscope.write "x" {

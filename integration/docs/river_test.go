@@ -25,8 +25,8 @@ import (
 	"github.com/headwater/headwater/river"
 )
 
-// TestRiver: each piece of River in the documents is a whole configuration, which the
-// runtime loads: names, types and references are right. The components do nothing.
+// TestRiver: each piece of River in the documents is a complete configuration that the runtime loads: names, types and
+// references are correct. The components do no work.
 func TestRiver(t *testing.T) {
 	registry := passiveComponents(t)
 	etc := writeCertificate(t)
@@ -72,8 +72,8 @@ func readable(err error) error {
 	return errors.New(text.String())
 }
 
-// passiveComponents returns all components, of which none does anything: they take
-// their arguments and export receivers that drop everything.
+// passiveComponents returns all components without their work: they take their arguments and export receivers that drop
+// all profiles.
 func passiveComponents(t testing.TB) component.Registry {
 	t.Helper()
 	return builtBy(t, func(registration component.Registration) build {

@@ -22,8 +22,8 @@ type shellCommand struct {
 	words []string
 }
 
-// shellCommands returns the command lines in the documents' pieces of shell code, and
-// those of make, headwater and go in the text.
+// shellCommands returns the command lines in the documents' pieces of shell code, and the commands of make, headwater
+// and go in the text.
 func shellCommands(t testing.TB) []shellCommand {
 	t.Helper()
 	var commands []shellCommand
@@ -164,7 +164,7 @@ func checkGo(words []string) string {
 	return ""
 }
 
-// hasTest reports whether a folder has a test whose name begins with pattern.
+// hasTest reports whether a folder has a test whose name starts with pattern.
 func hasTest(folder, pattern string, below bool) bool {
 	found := false
 	_ = filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
@@ -200,7 +200,7 @@ func TestWorkflows(t *testing.T) {
 	require.GreaterOrEqual(t, found, 5)
 }
 
-// TestCheckCommand: what is wrong is found.
+// TestCheckCommand: errors in commands are found.
 func TestCheckCommand(t *testing.T) {
 	for line, want := range map[string]string{
 		"make run":                                         "",
@@ -230,8 +230,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestCheapCommands runs the commands of the documents that change nothing and are
-// done in a moment.
+// TestCheapCommands runs the documents' commands that are quick and make no changes.
 func TestCheapCommands(t *testing.T) {
 	need.Tools(t, "/bin/true")
 	ran := 0

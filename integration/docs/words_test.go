@@ -43,7 +43,7 @@ func avoidedIn(text string) (found []string) {
 	return found
 }
 
-// anyAvoided matches all of them.
+// anyAvoided matches all avoided words.
 var anyAvoided = func() *regexp.Regexp {
 	var all []string
 	for _, a := range avoided {

@@ -1,6 +1,5 @@
-// Command dwarfbench compares what it costs to symbolize addresses of a program
-// with full debug information: package dwarfline against addr2line, elfutils' and
-// LLVM's, in one run.
+// Command dwarfbench compares the cost of symbolizing addresses of a program with full debug information: package
+// dwarfline against addr2line, elfutils' and LLVM's, in one run.
 //
 //	go run ./integration/dwarfbench [-n 1000] [-record FILE] [FILE...]
 package main
@@ -45,7 +44,7 @@ func main() {
 	}
 }
 
-// run compares the tools on each file, libc's if none is named, and saves the figures, if there is a path for them.
+// run compares the tools on each file, or on libc if no file is given, and saves the figures if save is not "".
 func run(files []string, n int, save string) error {
 	var recorder *record.Recorder
 	if save != "" {
@@ -76,7 +75,7 @@ func command(files []string, n int) string {
 	return strings.TrimSpace(fmt.Sprintf("go run ./integration/dwarfbench -n %d %s", n, strings.Join(files, " ")))
 }
 
-// comparison is what the tools took for the same addresses of a file.
+// comparison holds the costs of the tools for the same addresses of a file.
 type comparison struct {
 	File       string    `json:"file"`             // its name
 	InfoBytes  uint64    `json:"debug_info_bytes"` // decompressed
@@ -85,7 +84,7 @@ type comparison struct {
 	NotPresent []string  `json:"not_installed"`
 }
 
-// expense is what one tool took.
+// expense is the cost of one tool.
 type expense struct {
 	Tool    string  `json:"tool"`
 	Seconds float64 `json:"seconds"`
@@ -161,7 +160,7 @@ func compare(file string, n int) (c comparison, err error) {
 	return c, nil
 }
 
-// infoBytes returns the size of .debug_info, which decides what symbolizing costs.
+// infoBytes returns the size of .debug_info, which determines the cost of symbolizing.
 func infoBytes(file string) (uint64, error) {
 	f, err := elf.Open(file)
 	if err != nil {
@@ -175,7 +174,7 @@ func infoBytes(file string) (uint64, error) {
 	return section.Size, nil
 }
 
-// measure runs a tool and returns what it took.
+// measure runs a tool and returns its cost.
 func measure(name string, tool []string, input []byte) (e expense, err error) {
 	cmd := exec.Command(tool[0], tool[1:]...)
 	cmd.Stdin = bytes.NewReader(input)
@@ -203,7 +202,7 @@ func measure(name string, tool []string, input []byte) (e expense, err error) {
 	}, nil
 }
 
-// addresses returns n random addresses in different functions, the same each time.
+// addresses returns n random addresses in different functions, the same in each run.
 func addresses(file string, n int) ([]string, error) {
 	f, err := elffile.Open(file)
 	if err != nil {
@@ -225,8 +224,8 @@ func addresses(file string, n int) ([]string, error) {
 	return addrs, nil
 }
 
-// symbolize prints the frames at the addresses on standard input, and on
-// standard error the memory of the process that is not the file's.
+// symbolize prints the frames at the addresses on standard input, and, on standard error, the process's memory that
+// does not belong to the file.
 func symbolize(file string) error {
 	f, err := elffile.Open(file)
 	if err != nil {

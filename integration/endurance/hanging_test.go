@@ -22,9 +22,9 @@ import (
 // stopLimit is how long a stop may take, whatever hangs, but for the time in which something waited for a CPU.
 const stopLimit = 5 * time.Second
 
-// TestStopWhileFilesHang stops the profiler while a file system has taken its requests and does not answer: that of a
-// program's root and executable, one below an overlay that a user has mounted, and one from which memory is mapped. No
-// signal ends a thread that waits for such an answer, so that none may be the profiler's own.
+// TestStopWhileFilesHang stops the profiler while file systems have taken its requests and do not answer: the file
+// system of a program's root and executable, one below an overlay that a user has mounted, and one with a mapped file.
+// No signal ends a thread that waits for such an answer, so it must not be a thread of the profiler.
 func TestStopWhileFilesHang(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestStopWhileFilesHang(t *testing.T) {
 		if testkit.IsNightly() || what == memoryHangs {
 			t.Run("stack of "+what, func(t *testing.T) {
 				p := lab.Start(t, exec.Command(lab.Binary(t), "stack", fmt.Sprint(pid)))
-				p.Wait(t, time.Minute) // it takes what it gets; with a thread that hangs it would never end
+				p.Wait(t, time.Minute) // it reports a partial result; it would never end with a thread that hangs
 			})
 		}
 	}
@@ -74,7 +74,7 @@ func TestStopWhileFilesHang(t *testing.T) {
 type hangingHost struct {
 	server *fuse.Server
 	pids   map[string]int
-	left   []int // processes that were left behind
+	left   []int // processes left behind by the profiler
 }
 
 const memoryHangs = "a process whose memory hangs"
@@ -110,11 +110,11 @@ func startHanging(t *testing.T) *hangingHost {
 			t.Fatal(err)
 		}
 	}
-	// From the root of the mount namespace: below another one nobody may make a user namespace.
+	// From the root of the mount namespace: a user namespace cannot be created below another root.
 	add("a process on an overlay", lab.Start(t, exec.Command("nsenter", "--mount=/proc/self/ns/mnt", "--wd="+dir,
 		"unshare", "-Urm", "sh", "-c", "mount -t overlay -o lowerdir=fuse,upperdir=upper,workdir=work overlay merged && "+
 			"exec merged/hwoverlay burn")))
-	if runtime.GOARCH == "amd64" { // there are no rules for Java on others
+	if runtime.GOARCH == "amd64" { // there are no unwind rules for Java on other architectures
 		held, library := filepath.Join(dir, "held"), filepath.Join(dir, "libjvm.so")
 		lab.WriteFile(t, held+".c", fuse.Held)
 		lab.WriteFile(t, library+".c", fuse.HeldLibrary)

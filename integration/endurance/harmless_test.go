@@ -15,8 +15,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// harmlessKinds are the kinds of samples that are taken of programs, those of the CPU with each, and all at once. The
-// %[1]s and %[2]s are the program of testdata/harmless.cc and that of ebpf/probing/testdata/grows.go.
+// harmlessKinds are the kinds of samples taken of programs, each together with CPU samples, and all kinds at once.
+// %[1]s and %[2]s are the programs of testdata/harmless.cc and ebpf/probing/testdata/grows.go.
 var harmlessKinds = map[string]string{
 	"uprobes": `probe_links = ["uprobe:%[1]s:work", "uprobe:%[1]s:parse", "uprobe:%[1]s:jump", "uprobe:%[1]s:yields",
 		"uprobe:%[2]s:main.target"]`,
@@ -38,7 +38,7 @@ var harmlessKinds = map[string]string{
 		"uretprobe:%[1]s:yields", "uretprobe:%[2]s:main.target"]`,
 }
 
-// TestHarmless: programs print the same and end with the same exit code, whatever kinds of samples are taken of them.
+// TestHarmless: programs have the same output and exit code, independent of the kinds of samples taken of them.
 func TestHarmless(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "g++", "go", "gdb", "strace", "python3", "node", "java")
@@ -76,7 +76,7 @@ func TestHarmless(t *testing.T) {
 	places := strings.NewReplacer("%[1]s", harmless, "%[2]s", grows)
 	for kind, config := range harmlessKinds {
 		if kind != "all" && !testkit.IsNightly() {
-			continue // all has the others
+			continue // all includes it
 		}
 		received := lab.StartReceiver(t)
 		h := lab.StartHeadwater(t, lab.HostConfig(received.URL, "harmless", places.Replace(config)))

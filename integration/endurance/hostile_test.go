@@ -21,9 +21,9 @@ import (
 // What the profiler may use on a host with hostile users.
 const (
 	hostileCPU    = 0.03             // of one CPU
-	otherCPU      = 0.04             // of what programs use that are not of this test, for it profiles them, too
-	hostileStart  = 10 * time.Second // of CPU time, to look once at all that there is, ...
-	startShare    = 0.15             // ... and of each CPU second meanwhile, for all else that begins on a busy host
+	otherCPU      = 0.04             // of the CPU use of programs outside this test, which it also profiles
+	hostileStart  = 10 * time.Second // of CPU time, to examine all that exists once, ...
+	startShare    = 0.15             // ... and of each later CPU second, for all else that starts on a busy host
 	hostileRSS    = 200 << 10        // KiB
 	hostileUnpack = 2 << 30          // bytes of files without name
 	hostileLines  = 100              // of log
@@ -31,10 +31,10 @@ const (
 	hostileProfiles = 4 // at least
 )
 
-// TestHostileHost profiles a host where users do all they can against the profiler at once.
-// A good program has its names and whole stacks in every profile, the profiler is healthy,
-// and what it uses is bounded. make test ends once all that is hostile was met; make nightly
-// goes on for a while, and measures CPU time, which takes a host that does nothing else.
+// TestHostileHost profiles a host where users do all they can against the profiler at once. A good program has its
+// names and complete stacks in every profile, the profiler is healthy, and its resource use is bounded. make test ends
+// after all hostile parts have been seen; make nightly continues for a while, and measures CPU time, which requires an
+// otherwise idle host.
 func TestHostileHost(t *testing.T) {
 	need.Root(t)
 	interval, length := 4*time.Second, 32*time.Second
@@ -126,7 +126,7 @@ func timeOfOthers(profiles []*profile.Profile) time.Duration {
 	return time.Duration(sum)
 }
 
-// limitNotHit returns a limit that does not yet count what was refused.
+// limitNotHit returns a limit that has not yet counted a refused input.
 func limitNotHit(t testing.TB, h *lab.Headwater) string {
 	t.Helper()
 	m := h.Metrics(t)
@@ -173,7 +173,8 @@ func checkHostileProfiles(t testing.TB, profiles []*profile.Profile, good string
 		all = append(all, lab.Stacks(p)...)
 		whole, total := wholeChains(t, p, name)
 		sum += time.Duration(total)
-		// Where others use the CPUs, the first rounds may lack names and unwind tables, and a profile has few samples.
+		// If other processes use the CPUs, the first rounds may lack names and unwind tables, and a profile has few
+		// samples.
 		met = met || whole > 0 && whole == total
 		slack := 3 * p.Period
 		if met && p.DurationNanos > int64(time.Second) && whole+slack < total*9/10 {
@@ -201,15 +202,15 @@ func checkHostileProfiles(t testing.TB, profiles []*profile.Profile, good string
 // usage is the largest amount that a process had of each resource.
 type usage struct {
 	rss     int   // KiB
-	unnamed int64 // bytes of files that have no name any more
+	unnamed int64 // bytes of deleted files
 }
 
 func (u usage) String() string {
 	return fmt.Sprintf("at most %d MiB of memory and %d MiB of files without name", u.rss>>10, u.unnamed>>20)
 }
 
-// watch demands until a condition holds that headwater is healthy and within its bounds: that of resident memory is
-// given in KiB.
+// watch requires that headwater is healthy and within its bounds until a condition holds. The bound of resident memory
+// is in KiB.
 func watch(t testing.TB, h *lab.Headwater, what string, mostRSS int, condition func() bool) (most usage) {
 	t.Helper()
 	testkit.Eventually(t, what, func() bool {

@@ -76,9 +76,9 @@ func linkSection(name string, crc uint32) elfSection {
 	return elfSection{name: ".gnu_debuglink", data: binary.LittleEndian.AppendUint32(data, crc)}
 }
 
-// bombs returns compressed sections of DWARF data that unpack to size zeros each. The older
-// form of compression has another name instead of a flag. A ratio other than 0 pads each
-// section with a hole, so that it unpacks to no more than ratio times its size.
+// bombs returns compressed sections of DWARF data that each unpack to size zeros. The older form of compression uses
+// another name instead of a flag. A ratio other than 0 pads each section with a hole, so that it unpacks to at most
+// ratio times its size.
 func bombs(t testing.TB, size int64, older bool, ratio int64) (all []elfSection) {
 	t.Helper()
 	packed := zeros(t, size)

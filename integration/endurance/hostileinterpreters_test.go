@@ -19,13 +19,13 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// hostileRuntime is a host where processes of a language write nonsense to what is read of them, faster than that is
-// done, and a program of the same user does not.
+// hostileRuntime is a host where processes of a language overwrite the memory that the profiler reads, faster than it
+// can read, and one program of the same user does not.
 type hostileRuntime struct {
 	hostile []string // names of those processes
 	good    string   // name of the program, ...
-	caller  string   // ... whose functions have to have their names: this is one
-	foreign string   // how functions of the others begin
+	caller  string   // ... whose functions must be named: this is one
+	foreign string   // prefix of the functions in hostile processes
 }
 
 // goodPython is a program whose functions have to have their names. No other program of the host has its own name.
@@ -64,7 +64,7 @@ func TestHostileInterpreters(t *testing.T) {
 	host.profile(t)
 }
 
-// TestHostileNode has node run programs whose memory others write to.
+// TestHostileNode has node run programs whose memory is overwritten by another process.
 func TestHostileNode(t *testing.T) {
 	testkit.Nightly(t, "TestHostileInterpreters has hostile processes of Python")
 	need.Root(t)
@@ -84,7 +84,7 @@ func TestHostileNode(t *testing.T) {
 	host.profile(t)
 }
 
-// TestHostileJava has Java VMs whose memory others write to.
+// TestHostileJava has Java VMs whose memory is overwritten by another process.
 func TestHostileJava(t *testing.T) {
 	testkit.Nightly(t, "TestHostileInterpreters has hostile processes of Python")
 	need.Root(t)
@@ -104,7 +104,7 @@ func TestHostileJava(t *testing.T) {
 	}
 	host := hostileRuntime{good: "hwgood", caller: "Hostile.goodCaller", foreign: "Hostile.first"}
 	for _, mode := range scribbled {
-		// One arena: all that others have is in mappings of its own.
+		// One arena: all other data is in separate mappings.
 		args := append([]string{"env", "MALLOC_ARENA_MAX=1", scribble, mode}, java("hw"+mode)...)
 		startAsNobody(t, "/", args...)
 		host.hostile = append(host.hostile, "hw"+mode)
@@ -133,8 +133,8 @@ func find(t *testing.T, name string) string {
 	return path
 }
 
-// profile demands that all profiles come, with the names of the good program, and that little is used for them: three
-// profiles at least, and those of 32 s.
+// profile requires that all profiles arrive, with the names of the good program, and that the resource use is small:
+// for at least three profiles, and for 32 s of them.
 func (r *hostileRuntime) profile(t *testing.T) {
 	const profiled, mostRSS = 3, hostileRSS + process.MaxRemembered>>10
 	const interval, warm, length = 4 * time.Second, 12 * time.Second, 32 * time.Second
@@ -188,7 +188,7 @@ func (r *hostileRuntime) notSampled(profiles []*profile.Profile) []string {
 	return slices.DeleteFunc(slices.Clone(r.hostile), func(name string) bool { return len(lab.OfCommand(all, name)) > 0 })
 }
 
-// check demands the names of the good program in each profile, and none of others in it.
+// check requires the names of the good program in each profile, and no names of other programs in it.
 func (r *hostileRuntime) check(t *testing.T, profiles []*profile.Profile) {
 	var all []lab.Stack
 	for i, p := range profiles {

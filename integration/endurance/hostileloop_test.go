@@ -15,16 +15,16 @@ import (
 	"github.com/headwater/headwater/integration/testkit/slowelf"
 )
 
-// What a user who runs hostile files in a loop may cost others.
+// Acceptable effects on other users when a user runs hostile files in a loop.
 const (
 	loopGap = 3 * time.Second // between profiles of 2 s
 	loopCPU = 0.2             // of one CPU
 )
 
-// TestHostileFilesInALoop has another user run files all the time that take long to read, each of them written to
-// before it runs again: 300 MiB of call frame information without an index, whose every entry leads far away, and a
-// million symbols on few addresses with names of up to 4 MiB. Profiles go on to come. make test has smaller files and
-// ends after some profiles; make nightly measures gaps and CPU time, which takes a host that does nothing else.
+// TestHostileFilesInALoop has another user run files continuously that take long to read, and that are written to
+// before each run: 300 MiB of call frame information without an index, whose entries all refer to a distant one, and a
+// million symbols at few addresses with names of up to 4 MiB. Profiles must keep arriving. make test has smaller files
+// and ends after some profiles; make nightly measures gaps and CPU time, which requires an otherwise idle host.
 func TestHostileFilesInALoop(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")

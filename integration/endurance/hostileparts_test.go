@@ -23,15 +23,14 @@ type hostilePart struct {
 	name  string   // of the program, and of its busy function
 	flags []string // of the compiler
 	args  []string
-	// prepare changes the program and puts files next to it; nil does nothing.
+	// prepare changes the program and creates files next to it; it may be nil.
 	prepare func(t testing.TB, dir, program string)
 }
 
-// noNames leaves a program without symbols and build ID: what it has is in the debug
-// file that its link names.
+// noNames leaves a program without symbols and build ID: they are only in the debug file that its link names.
 var noNames = []string{"-s", "-Wl,--build-id=none"}
 
-// hostileParts are all of them. twin is the build ID of another user's program.
+// hostileParts returns all parts. twin is the build ID of another user's program.
 func hostileParts(twin string) []hostilePart {
 	bomb := func(size int64, older bool, ratio int64) func(testing.TB, string, string) {
 		return func(t testing.TB, _, program string) { addSections(t, program, bombs(t, size, older, ratio)...) }
@@ -86,8 +85,8 @@ type hostileHost struct {
 	opened int // inotify(7): says when what must not be opened is
 }
 
-// startHostile starts all hostile parts, one of them on a file system that hangs, and one
-// whose perf map is a link to a file of everybody's through /proc.
+// startHostile starts all hostile parts, one of them on a file system that hangs, and one whose perf map is a link
+// through /proc to a file that all users can open.
 func startHostile(t testing.TB, twin string) *hostileHost {
 	t.Helper()
 	opened, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
@@ -144,7 +143,7 @@ func (host *hostileHost) makeRoot(t testing.TB, root string) {
 
 // wasOpened reports whether any FIFO or device was opened.
 func (host *hostileHost) wasOpened() bool {
-	n, _ := unix.Read(host.opened, make([]byte, 4096)) // EAGAIN if nothing was
+	n, _ := unix.Read(host.opened, make([]byte, 4096)) // EAGAIN if there was no event
 	return n > 0
 }
 

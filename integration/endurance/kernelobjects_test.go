@@ -42,7 +42,7 @@ func measure(t testing.TB, h *lab.Headwater) resources {
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil {
-			continue // closed meanwhile
+			continue // closed in the meantime
 		}
 		if strings.HasPrefix(target, "/") {
 			r.executables++
@@ -89,10 +89,11 @@ func bpfIDs(t testing.TB, kind bpfKind) map[uint32]bool {
 	}
 }
 
-// bpfObjects are the IDs of BPF objects that a process has had open: those of other profilers on the host come and go.
+// bpfObjects are the IDs of BPF objects that a process has had open: objects of other profilers on the host come and
+// go.
 type bpfObjects struct{ programs, maps map[uint32]bool }
 
-// add adds what headwater has open now.
+// add adds the objects that headwater currently has open.
 func (o bpfObjects) add(t testing.TB, h *lab.Headwater) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", h.PID()))
@@ -102,7 +103,7 @@ func (o bpfObjects) add(t testing.TB, h *lab.Headwater) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // closed meanwhile
+			continue // closed in the meantime
 		}
 		for line := range strings.Lines(string(text)) {
 			var id uint32
@@ -116,7 +117,7 @@ func (o bpfObjects) add(t testing.TB, h *lab.Headwater) {
 	}
 }
 
-// alive returns how many of them are in the kernel.
+// alive returns how many of the objects are still in the kernel.
 func (o bpfObjects) alive(t testing.TB) (programs, maps int) {
 	t.Helper()
 	count := func(all map[uint32]bool, kind bpfKind) (n int) {

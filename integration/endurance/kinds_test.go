@@ -15,10 +15,10 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestAllKinds profiles programs that are hard to profile with every kind of samples on: ten thousand threads of which
-// half are busy, two threads that wake each other as fast as they can, and a shell that starts programs all the time.
-// Profiles keep coming, limits hold, and no time of a thread is lost: what the profiles have off CPU is what was
-// counted, and where threads stay the same that is threads x time.
+// TestAllKinds profiles programs that are hard to profile with every kind of samples on: ten thousand threads, half of
+// them busy, two threads that wake each other as fast as they can, and a shell that starts programs continuously.
+// Profiles keep arriving, limits hold, and no time of a thread is lost: the off-CPU time in the profiles equals the
+// counted time, and if the threads stay the same it equals threads x time.
 func TestAllKinds(t *testing.T) {
 	need.Root(t)
 	length := 12 * time.Second
@@ -29,7 +29,7 @@ func TestAllKinds(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hwwaits")
 	lab.Compile(t, "gcc", "-O2", "-pthread", "-o", program, "../bench/testdata/waits.c")
 	for name, command := range map[string][]string{
-		// Thousands of threads leave nothing of a CPU to others, unless they run when it is idle.
+		// Thousands of threads would use a whole CPU unless they only run when it is idle.
 		"threads":  {"chrt", "--idle", "0", program, "threads", "5000", "5000"},
 		"switches": {program, "switches"},
 		"execs":    {"sh", "-c", "while :; do /bin/true; done"},
@@ -69,7 +69,7 @@ func nextPass(t *testing.T, h *lab.Headwater) (p pass) {
 	return p
 }
 
-// profileAllKinds profiles a program for some time. The agent may take a third of a CPU meanwhile.
+// profileAllKinds profiles a program for some time. The agent may use a third of a CPU.
 func profileAllKinds(t *testing.T, cmd *exec.Cmd, length time.Duration) {
 	living := lab.Start(t, cmd)
 	received := lab.StartReceiver(t)

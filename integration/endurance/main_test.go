@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestMain runs all tests of make test at once. Those of make nightly that
-// measure what the profiler costs run one after another.
+// TestMain runs all tests of make test at once. The tests of make nightly that measure the cost of the profiler run one
+// after another.
 func TestMain(m *testing.M) {
 	testkit.Parallel(16)
 	lab.Main(m)

@@ -71,7 +71,7 @@ pyroscope.ebpf "host" {
 	t.Logf("%v in profiles with %d periods and gaps of %v, %v to %v of /proc; %.2f %% of the samples lost",
 		sum, len(periods), gaps, least, most, 100*lost)
 	require.Greater(t, len(periods), 1, "the first round has the configured rate")
-	// Where CPUs are busy, a new rate takes a while to begin, and logs of samples are full.
+	// If CPUs are busy, a new rate takes a while to start, and logs of samples are full.
 	const usual = 0.1 // of samples, at most
 	if sum+gaps < least*8/10 && lost < usual || sum > most*12/10 {
 		t.Errorf("profiles have %v of CPU time, the kernel has counted %v to %v", sum, least, most)

@@ -29,9 +29,8 @@ func soakTime(t testing.TB, usual time.Duration) time.Duration {
 	return length
 }
 
-// TestSoak lets the profiler run while processes come and go and its configuration is
-// reloaded. The resources that it holds level off, those of make test in the kernel only, and
-// after it has stopped nothing of it is left in the kernel.
+// TestSoak lets the profiler run while processes start and end and its configuration is reloaded. The resources that it
+// holds level off (in make test only the kernel's), and after it has stopped no object of it is left in the kernel.
 func TestSoak(t *testing.T) {
 	need.Root(t)
 	usual := 45 * time.Second

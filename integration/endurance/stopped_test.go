@@ -19,10 +19,9 @@ import (
 // full long before.
 const stopLength = 6 * time.Second
 
-// TestStopped stops the profiler by a signal while one program goes on and others come and
-// go. When the profiler continues, profiles come again, and it accounts for the backlog:
-// stacks of the program that goes on are whole and named, and samples of programs that have
-// ended say that records of them were lost.
+// TestStopped stops the profiler by a signal while one program continues and other programs start and end. When the
+// profiler continues, profiles arrive again, and it accounts for the backlog: stacks of the continuing program are
+// complete and named, and samples of programs that have ended say that their records were lost.
 func TestStopped(t *testing.T) {
 	testkit.Nightly(t, "next to hostile programs late names decide; TestUncollectedSamplesAreCounted stops a reader")
 	need.Root(t)
@@ -62,7 +61,7 @@ pyroscope.ebpf "host" {
 
 	before := readAccounts(t, h)
 	h.Signal(t, syscall.SIGSTOP)
-	for _, other := range others { // on a busy host too, logs have to be full of what they run
+	for _, other := range others { // even on a busy host, logs must be full of their records
 		other.Prioritize(t)
 	}
 	time.Sleep(stopLength)
@@ -133,8 +132,8 @@ func overStop(t testing.TB, all []*profile.Profile) int {
 	return 0
 }
 
-// checkLiving demands whole stacks of the program that goes on, in the profile that covers
-// the stop and in those after it.
+// checkLiving requires complete stacks of the continuing program, in the profile that covers the stop and in later
+// ones.
 func checkLiving(t testing.TB, all []*profile.Profile) {
 	t.Helper()
 	for i, p := range all[overStop(t, all):] {
@@ -169,11 +168,11 @@ func wholeChains(t testing.TB, p *profile.Profile, program string) (whole, total
 	return whole, total
 }
 
-// checkEnded demands that samples of programs that ended during the stop are said to lack
-// records, and not to be of unknown processes any more often than before.
+// checkEnded requires that samples of programs that ended during the stop are marked as lacking records, and that
+// samples of unknown processes are not more frequent than before.
 func checkEnded(t testing.TB, all []*profile.Profile) {
 	t.Helper()
-	// share returns how many percent of the time have an outcome, and the stacks that have it.
+	// share returns the percentage of the time with an outcome, and the stacks with it.
 	share := func(profiles []*profile.Profile, outcome string) (percent float64, with []lab.Stack) {
 		var all []lab.Stack
 		for _, p := range profiles {

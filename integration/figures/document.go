@@ -9,8 +9,8 @@ import (
 	"github.com/headwater/headwater/integration/record"
 )
 
-// A document holds its figures in blocks. Each begins with a comment that holds a
-// text/template, goes on with what the template makes of the records, and has an end:
+// A document holds its figures in blocks. Each block starts with a comment that holds a text/template, followed by the
+// template's output for the records, and an end mark:
 //
 //	<!-- figures
 //	| start to first sample | {{three (record "peer").startup}} s |
@@ -20,7 +20,7 @@ import (
 //
 //	<!-- end of figures -->
 //
-// Below the figures stands where they are from.
+// The sources of the figures are listed below them.
 const (
 	opening = "<!-- figures\n"
 	between = "\n-->\n"
@@ -29,7 +29,7 @@ const (
 
 // document is a Markdown file.
 type document struct {
-	root, path string // of the repository, and in it
+	root, path string // of the repository, and of the file in it
 }
 
 // block is a part of a document.
@@ -38,7 +38,7 @@ type block struct {
 	template string
 }
 
-// fill returns the text with all blocks made again.
+// fill returns the text with all blocks generated again.
 func (d document) fill(text string) (string, error) {
 	var filled strings.Builder
 	err := d.parse(text, func(prose string) {
@@ -79,7 +79,7 @@ func (d document) parse(text string, prose func(string), figures func(block) err
 	}
 }
 
-// render makes the figures of a block, and the lines that say where they are from.
+// render generates the figures of a block, and the lines that name their sources.
 func (d document) render(b block) (string, error) {
 	used := &sources{dir: filepath.Join(d.root, "docs", "results")}
 	functions := functions()
@@ -87,7 +87,7 @@ func (d document) render(b block) (string, error) {
 	text := strings.Repeat("\n", b.line-1) + b.template
 	t, err := template.New(d.path).Option("missingkey=error").Funcs(functions).Parse(text)
 	if err != nil {
-		return "", err // has file and line
+		return "", err // contains file and line
 	}
 	var out strings.Builder
 	if err := t.Execute(&out, nil); err != nil {
@@ -99,7 +99,7 @@ func (d document) render(b block) (string, error) {
 	return strings.TrimSpace(out.String()) + "\n\n" + used.lines(d.path) + "\n", nil
 }
 
-// sources are the records that a block has used.
+// sources are the records that a block uses.
 type sources struct {
 	dir     string
 	names   []string
@@ -107,7 +107,7 @@ type sources struct {
 	decoded map[string]any
 }
 
-// values is the template's function `record`: the values of a record by its name.
+// values is the template function `record`: it returns the values of a record by name.
 func (s *sources) values(name string) (any, error) {
 	if values, ok := s.decoded[name]; ok {
 		return values, nil
@@ -125,14 +125,13 @@ func (s *sources) values(name string) (any, error) {
 	return values, nil
 }
 
-// lines say of each record used what it is of and how to repeat it, with a link to
-// it that works in the document.
+// lines describes each used record, and how to repeat it, with a link that works in the document.
 func (s *sources) lines(path string) string {
 	var lines []string
 	for _, name := range s.names {
 		link, err := filepath.Rel(filepath.Dir(path), filepath.Join("docs", "results", name+".json"))
 		if err != nil {
-			link = name // both are relative: it cannot be
+			link = name // cannot happen: both are relative
 		}
 		lines = append(lines, fmt.Sprintf("[%s](%s): `%s`, %s.", name, link, s.records[name].Command,
 			circumstances(s.records[name])))
@@ -140,7 +139,7 @@ func (s *sources) lines(path string) string {
 	return "<sub>" + strings.Join(lines, "<br>\n") + "</sub>"
 }
 
-// circumstances are what a reader wants to know of a record before he believes it.
+// circumstances describes the conditions of a record, which a reader needs to judge it.
 func circumstances(r *record.Record) string {
 	m := r.Machine
 	text := fmt.Sprintf("%s, commit %s", r.Date.Format("2 January 2006"), r.Commit)

@@ -14,8 +14,7 @@ import (
 
 const repository = "../.."
 
-// TestDocuments: the figures of the documents are those of the records. What fills
-// them in is `go run ./integration/figures`.
+// TestDocuments: the figures of the documents match the records. `go run ./integration/figures` fills them in.
 func TestDocuments(t *testing.T) {
 	stale, err := fillAll(repository, true)
 	require.NoError(t, err)
@@ -25,8 +24,8 @@ func TestDocuments(t *testing.T) {
 // measured is a number with a unit of something that was measured.
 var measured = regexp.MustCompile(`[0-9]\s?(%|[un]s\b|µs|ms\b|MB\b|s/min|s of CPU)`)
 
-// TestNoFigureInProse: what has no record is not said. In docs/performance.md figures
-// stand in blocks that are filled in, and nowhere else.
+// TestNoFigureInProse: figures without a record are not allowed. In docs/performance.md all figures are in blocks that
+// are filled in.
 func TestNoFigureInProse(t *testing.T) {
 	d := document{root: repository, path: "docs/performance.md"}
 	text, err := os.ReadFile(filepath.Join(repository, d.path))

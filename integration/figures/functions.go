@@ -12,7 +12,7 @@ import (
 	"text/template"
 )
 
-// functions are what templates have apart from `record`. Numbers of JSON are float64.
+// functions are the template functions apart from `record`. JSON numbers are float64.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"three":    three,
@@ -34,7 +34,7 @@ func functions() template.FuncMap {
 	}
 }
 
-// three prints a number with three digits, or as many as it has before the point.
+// three formats a number with three digits, or with all digits before the decimal point if there are more.
 func three(v float64) string {
 	if v == 0 {
 		return "0"
@@ -43,7 +43,7 @@ func three(v float64) string {
 	return strconv.FormatFloat(v, 'f', max(0, 3-max(before, 1)), 64)
 }
 
-// count prints a whole number in groups of three digits.
+// count formats a whole number in groups of three digits.
 func count(v float64) string {
 	text := strconv.FormatFloat(v, 'f', 0, 64)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -52,7 +52,7 @@ func count(v float64) string {
 	return text
 }
 
-// find returns the object in a list that has a value in a field.
+// find returns the object in a list whose field has a value.
 func find(list []any, field, value string) (map[string]any, error) {
 	for _, one := range list {
 		if object, ok := one.(map[string]any); ok && object[field] == value {
@@ -62,8 +62,8 @@ func find(list []any, field, value string) (map[string]any, error) {
 	return nil, fmt.Errorf("no %s is %q", field, value)
 }
 
-// sorted returns the objects of a map in the order of their names, numbers in these by
-// their value. Each is given its name.
+// sorted returns the objects of a map ordered by name, with numbers in names ordered by value. Each object gets its
+// name as a field.
 func sorted(objects map[string]any) (list []map[string]any, err error) {
 	padded := func(name string) string {
 		return digits.ReplaceAllStringFunc(name, func(number string) string { return fmt.Sprintf("%20s", number) })
@@ -83,7 +83,7 @@ func sorted(objects map[string]any) (list []map[string]any, err error) {
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// among returns the objects of a list where a field begins with one of some words.
+// among returns the objects of a list whose field starts with one of the prefixes.
 func among(list []any, field string, prefixes ...string) (found []any, err error) {
 	for _, prefix := range prefixes {
 		before := len(found)
@@ -100,8 +100,7 @@ func among(list []any, field string, prefixes ...string) (found []any, err error
 	return found, nil
 }
 
-// spread prints the least and the most of the ratios of two lists, in brackets, if
-// they have more than one value.
+// spread formats the least and the greatest ratio of two lists, in brackets, if there is more than one value.
 func spread(values []any) string {
 	if len(values) < 2 {
 		return ""
@@ -121,7 +120,7 @@ func spread(values []any) string {
 	return fmt.Sprintf(" (%s to %s)", three(slices.Min(ratios)), three(slices.Max(ratios)))
 }
 
-// printInterval prints an interval that the bench has made.
+// printInterval formats an interval from the bench.
 func printInterval(interval map[string]any) (string, error) {
 	if interval == nil {
 		return "too few rounds", nil
@@ -134,7 +133,7 @@ func printInterval(interval map[string]any) (string, error) {
 	return fmt.Sprintf("%s to %s", three(least), three(most)), nil
 }
 
-// sortedNumbers returns the numbers of a list of JSON, which has one at least, in their order.
+// sortedNumbers returns the numbers of a JSON list, sorted. The list must not be empty.
 func sortedNumbers(list []any) ([]float64, error) {
 	var values []float64
 	for _, one := range list {
@@ -169,8 +168,7 @@ func median(list []any) (float64, error) {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2, nil
 }
 
-// parseBenchmarks reads what `go test -bench` prints: by name of the benchmark and
-// unit, the values of each run.
+// parseBenchmarks parses the output of `go test -bench`: the values of each run, by benchmark name and unit.
 func parseBenchmarks(text string) map[string]map[string][]float64 {
 	found := map[string]map[string][]float64{}
 	for line := range strings.Lines(text) {
@@ -179,7 +177,7 @@ func parseBenchmarks(text string) map[string]map[string][]float64 {
 			continue
 		}
 		name := strings.TrimPrefix(words[0], "Benchmark")
-		if i := strings.LastIndex(name, "-"); i > 0 { // the number of CPUs
+		if i := strings.LastIndex(name, "-"); i > 0 { // remove the number of CPUs
 			if _, err := strconv.Atoi(name[i+1:]); err == nil {
 				name = name[:i]
 			}

@@ -1,13 +1,13 @@
-// Command figures fills in the figures of README.md and docs from the records in
-// docs/results, so that none can differ from what was measured:
+// Command figures fills in the figures of README.md and docs from the records in docs/results, so that they always
+// match the measurements:
 //
 //	go run ./integration/figures                fill in
 //	go run ./integration/figures -check         say what would change, and fail
 //	go run ./integration/figures -save FILE [-as COMMAND] [-bench] -- PROGRAM ARGUMENT...
 //
-// The third form runs a program, whose standard output is JSON or, with -bench, what
-// `go test -bench` prints, and saves that as a record. COMMAND is what the record
-// names as the way to repeat it, the program's own command line if it is not given.
+// The third form runs a program and saves its standard output as a record: JSON or, with -bench, the output of `go test
+// -bench`. COMMAND is the command that the record names for repeating it; the default is the program's own command
+// line.
 package main
 
 import (
@@ -52,8 +52,8 @@ func run() error {
 	return nil
 }
 
-// fillAll fills in the documents of a repository and returns which changed, or with
-// dry would have.
+// fillAll fills in the documents of a repository and returns the changed documents. With dry it writes no files and
+// returns the documents that would change.
 func fillAll(root string, dry bool) (changed []string, err error) {
 	documents, err := documentsOf(root)
 	if err != nil {
@@ -83,12 +83,12 @@ func fillAll(root string, dry bool) (changed []string, err error) {
 	return changed, nil
 }
 
-// documentsOf returns the Markdown files that users read, by their path in the repository.
+// documentsOf returns the user documentation: Markdown files, by their path in the repository.
 func documentsOf(root string) ([]string, error) {
 	documents := []string{"README.md"}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".md") {
-			inside, _ := filepath.Rel(root, path) // both begin with root
+			inside, _ := filepath.Rel(root, path) // both are below root
 			documents = append(documents, inside)
 		}
 		return err

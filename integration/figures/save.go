@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/integration/record"
 )
 
-// shellWords returns the words as they are typed in a shell.
+// shellWords quotes the words for a shell.
 func shellWords(words []string) string {
 	var typed []string
 	for _, word := range words {
@@ -25,8 +25,7 @@ func shellWords(words []string) string {
 	return strings.Join(typed, " ")
 }
 
-// saveOutput runs a program and saves what it prints as a record. A program that
-// fails is not saved.
+// saveOutput runs a program and saves its output as a record. It saves no output of a program that fails.
 func saveOutput(path, command string, bench bool, program []string) error {
 	if len(program) == 0 {
 		return errors.New("-save: name a program after --")

@@ -49,8 +49,7 @@ func TestDiagnostics(t *testing.T) {
 	}
 }
 
-// diagnose runs a configuration that cannot work, from its own folder, and
-// returns what is printed apart from the log.
+// diagnose runs a configuration that cannot work, from its own folder, and returns its output without the log.
 func diagnose(t testing.TB, config string) string {
 	t.Helper()
 	cmd := exec.Command(lab.Binary(t), "run", "--server.http.listen-addr=127.0.0.1:"+lab.FreePort(t),
@@ -99,8 +98,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestNotRoot runs the profiler as nobody: it must say in one sentence which
-// capabilities are missing.
+// TestNotRoot runs the profiler as the user nobody: it must report in one sentence which capabilities are missing.
 func TestNotRoot(t *testing.T) {
 	need.Root(t) // to become nobody
 	t.Parallel()

@@ -6,9 +6,10 @@ type example struct {
 	refused  []string // what the error says; none: it loads
 	services []string // whose profiles have to arrive
 	warns    string   // part of a warning that it has to give; "" for any
-	// unhealthy is part of what a component says that is unhealthy on a kernel without what the example asks of it.
+	// unhealthy is a part of the message of an unhealthy component on a kernel without the features that the example
+	// needs.
 	unhealthy string
-	pages     []page // that show this example; none: no page does
+	pages     []page // that show this example; empty: no page does
 	nightly   bool   // make test runs another file that differs little
 }
 
@@ -140,7 +141,7 @@ var gallery = []example{
 // of v0.41.0.
 var listed = []struct {
 	project, since string
-	file           string // that gives all of them
+	file           string // the file that specifies them
 	arguments      []string
 }{
 	{"agent", "v0.36.0", "arguments-agent.river", []string{

@@ -127,7 +127,7 @@ func hang(t testing.TB, e example, environment []string) *hanging {
 	return &hanging{example: e, Headwater: h, received: received}
 }
 
-// look waits until the example has done what it has to do, and returns a description of it.
+// look waits until the example has done its work, and returns a description of it.
 func (h *hanging) look(t *testing.T) string {
 	if h.refused != nil {
 		if code := h.Wait(t, 2*time.Minute); code != 1 {

@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestReload breaks the configuration of a running profiler, reloads it, and repairs it.
-// Meanwhile the old graph goes on collecting, and headwater says so.
+// TestReload breaks the configuration of a running profiler, reloads it, and repairs it. In between, the old graph
+// keeps collecting, and headwater says so.
 func TestReload(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -85,8 +85,8 @@ func TestUpdateArguments(t *testing.T) {
 	busy := lab.StartChain(t, program, 600)
 	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(busy.PID())) }
 	before := used()
-	// The process is sampled at each rate for two seconds of its CPU time. If it gets a third of a CPU, samples hit it by
-	// chance: the standard deviation is 1.9 % of the sum, and 10 % are 5 of them.
+	// The process is sampled at each rate for two seconds of its CPU time. If it gets a third of a CPU, samples hit it
+	// randomly: the standard deviation is 1.9 % of the sum, and 10 % are five standard deviations.
 	burn := func() {
 		end := used() + 2*time.Second
 		testkit.Eventually(t, "the process has used 2 s of CPU time", func() bool { return used() >= end })

@@ -159,7 +159,7 @@ func TestLacksInlined(t *testing.T) {
 	}
 }
 
-// TestWithoutName: code of which no more is known than that the VM compiled it stands for any methods, callers do not.
+// TestWithoutName: code that is only known to be compiled by the VM stands for any methods; callers do not.
 func TestWithoutName(t *testing.T) {
 	at := func(method string) javaFrame { return javaFrame{method, "A.java", 3} }
 	code := ourFrame{noName: true, compiled: true}
@@ -222,8 +222,8 @@ func TestBetweenFrames(t *testing.T) {
 	}
 }
 
-// TestLosesItsWay: HotSpot's callers do not count where it starts from a leaf that is not in Java, and skips the first
-// of them, or does not come to the first method of the thread.
+// TestLosesItsWay: HotSpot's callers are ignored if it starts from a leaf outside Java, and skips the first caller, or
+// does not reach the first method of the thread.
 func TestLosesItsWay(t *testing.T) {
 	at := func(method string) javaFrame { return javaFrame{method, "A.java", 3} }
 	for _, test := range []struct {
@@ -248,7 +248,7 @@ func TestLosesItsWay(t *testing.T) {
 	}
 }
 
-// TestMayBeAt: of a leaf in a file its place in the page is known, of another one its address.
+// TestMayBeAt: a leaf in a file is known by its offset in the page, any other leaf by its address.
 func TestMayBeAt(t *testing.T) {
 	for _, test := range []struct {
 		place walks.Place

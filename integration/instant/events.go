@@ -13,22 +13,22 @@ import (
 	"github.com/headwater/headwater/integration/walks"
 )
 
-// Bits of perf_event_attr that package unix has no names for, see linux/perf_event.h.
+// Bits of perf_event_attr without a name in package unix, see linux/perf_event.h.
 const (
-	inheritThread = 1 << 35 // by threads, not by child processes: these ask themselves
+	inheritThread = 1 << 35 // by threads, not by child processes: those register themselves
 	removeOnExec  = 1 << 36 // the program after execve has no handler yet
 	sigtrap       = 1 << 37
 )
 
-// eventOf describes the event of a process with one thread: its clock, which counts in
-// user mode, and signals the thread that it counts in. It needs Linux 5.13.
+// eventOf describes the event for a process with one thread: a clock that counts in user mode, and signals the thread
+// in which it counts. It needs Linux 5.13.
 func eventOf(rate int) *unix.PerfEventAttr {
 	attr := walks.ClockOf(rate)
 	attr.Bits |= unix.PerfBitInherit | inheritThread | removeOnExec | sigtrap
 	return attr
 }
 
-// listener opens the event of each process that asks for it.
+// listener opens an event for each process that requests one.
 type listener struct {
 	path   string
 	open   func(pid int) (event int, err error)
@@ -43,7 +43,7 @@ func listen(dir string, open func(pid int) (event int, err error)) (*listener, e
 	if err != nil {
 		return nil, err
 	}
-	socket.SetUnlinkOnClose(false) // processes that live on still have its name
+	socket.SetUnlinkOnClose(false) // surviving processes still use its name
 	if err := os.Chmod(path, 0o777); err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
@@ -81,7 +81,7 @@ func (l *listener) serve() {
 				log.Printf("instant: process %d: %v", pid, err)
 			}
 		}
-		c.Write([]byte{1}) // who asked may be gone
+		c.Write([]byte{1}) // the process may no longer exist
 		c.Close()
 		if n%100 == 0 {
 			closeEnded(events)
@@ -89,7 +89,7 @@ func (l *listener) serve() {
 	}
 }
 
-// closeEnded closes the events of processes that are gone.
+// closeEnded closes the events of processes that have ended.
 func closeEnded(events map[int]int) {
 	for pid, event := range events {
 		if unix.Kill(pid, 0) == unix.ESRCH {
@@ -99,7 +99,7 @@ func closeEnded(events map[int]int) {
 	}
 }
 
-// peer returns the process at the other end.
+// peer returns the PID at the other end of a connection.
 func peer(c *net.UnixConn) (pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/headwater/headwater/integration/walks"
 )
 
-// hotspot is HotSpot's AsyncGetCallTrace.
+// hotspot compares with HotSpot's AsyncGetCallTrace.
 type hotspot struct{}
 
 func (hotspot) flag() string { return " -java" }
@@ -65,7 +65,7 @@ func (hotspot) compare(all []walks.Walk, socket string, examples int) (report, e
 	return r, nil
 }
 
-// javaFrame is a method and its line, 0 where that is not known.
+// javaFrame is a method and its line, 0 if unknown.
 type javaFrame struct {
 	method, file string
 	line         int
@@ -73,22 +73,22 @@ type javaFrame struct {
 
 func (f javaFrame) String() string { return fmt.Sprintf("%s %s:%d", f.method, f.file, f.line) }
 
-// javaTrace is a stack of AsyncGetCallTrace.
+// javaTrace is a stack from AsyncGetCallTrace.
 type javaTrace struct {
 	tid           uint32
-	entered, left uint64 // when the signal was handled, CLOCK_MONOTONIC, ns
+	entered, left uint64 // start and end of the signal handler, CLOCK_MONOTONIC, ns
 	pc            uint64
-	code          []byte // the instruction at pc, and what follows
-	failed        int    // why there are no frames: 0, or below
+	code          []byte // the bytes of code at pc
+	failed        int    // AsyncGetCallTrace's error: 0 or negative
 	frames        []javaFrame
 
-	undecipherable bool // the VM has no place for the first one, and may have gone on to wrong ones
+	undecipherable bool // the VM has no place for the first frame, and its callers may be wrong
 }
 
 // javaMethod is a method as the VM describes it.
 type javaMethod struct {
 	name, file string
-	starts     []int // bytecode indices where lines begin, ascending
+	starts     []int // bytecode indices of the starts of lines, ascending
 	lines      []int
 }
 
@@ -106,10 +106,10 @@ func (m *javaMethod) frame(bci int) javaFrame {
 	return f
 }
 
-// anonymous is what VMs up to JDK 14 add to the names of their anonymous classes: the hash of an object.
+// anonymous matches the suffix in the names of anonymous classes of VMs up to JDK 14: the hash of an object.
 var anonymous = regexp.MustCompile(`[./]\d+$`)
 
-// readJavaMethods reads what the agent has written of methods.
+// readJavaMethods reads the agent's file of methods.
 func readJavaMethods(path string) (map[uint64]*javaMethod, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -170,7 +170,7 @@ func readJavaTraces(path, methodsPath string, to map[uint32][]javaTrace, r *java
 	for {
 		b := make([]byte, recordHead)
 		if _, err := io.ReadFull(in, b); err != nil || u64(b) < recordHead {
-			return nil // the end, or what ended in the middle of a record
+			return nil // the end, or an incomplete last record
 		}
 		frames := make([]byte, u64(b)-recordHead)
 		if _, err := io.ReadFull(in, frames); err != nil {
@@ -194,33 +194,33 @@ func readJavaTraces(path, methodsPath string, to map[uint32][]javaTrace, r *java
 	}
 }
 
-// unnamed is the name of code that the profiler does not know.
+// unnamed is the profiler's name for unknown code.
 const unnamed = "[unknown]"
 
-// unloaded is the name of methods that the VM did not know any more when it ended.
+// unloaded is the name of methods that the VM no longer knew when it ended.
 const unloaded = "?"
 
-// javaReport is what a run found.
+// javaReport is the result of a run.
 type javaReport struct {
 	Stacks  int `json:"stacks"`         // compared
 	Whole   int `json:"stacks_equal"`   // in all frames
-	Frames  int `json:"frames"`         // of methods, compared with one of a name and line
-	Agreed  int `json:"frames_agreed"`  // of these
-	Inlined int `json:"frames_inlined"` // of the frames that agree, those inlined into another
+	Frames  int `json:"frames"`         // frames of methods, compared with a frame that has a name and a line
+	Agreed  int `json:"frames_agreed"`  // frames that agree
+	Inlined int `json:"frames_inlined"` // frames that agree and are inlined into another frame
 
-	// Frames of the same method whose line the VM does not know: HotSpot says the method's first one.
+	// Frames of the same method with an unknown line: HotSpot reports the method's first line.
 	Unlined     int `json:"frames_without_line"`
-	Interpreted int `json:"frames_interpreted"`              // of the frames that agree, those that the interpreter runs
-	NoName      int `json:"frames_interpreted_without_name"` // there on both sides, but the profiler does not name them
-	NoCode      int `json:"frames_compiled_without_name"`    // likewise
-	Gone        int `json:"frames_unloaded"`                 // of methods that the VM does not know any more
-	// Stacks that lack nothing but methods inlined into others, where the profiler says that it does not know the line.
+	Interpreted int `json:"frames_interpreted"`              // frames that agree and are interpreted
+	NoName      int `json:"frames_interpreted_without_name"` // present on both sides, but not named here
+	NoCode      int `json:"frames_compiled_without_name"`    // the same for compiled frames
+	Gone        int `json:"frames_unloaded"`                 // of methods that the VM no longer knows
+	// Stacks that only lack inlined methods, where the profiler reports an unknown line.
 	NotInlined int `json:"stacks_without_inlined"`
-	// Stacks in an interpreter that is making or leaving its frame: HotSpot has it not.
+	// Stacks in an interpreter that is building or removing its frame: HotSpot does not report the frame.
 	Entering int `json:"stacks_entering"`
-	// Stacks in a stub that Java code has called, compared from the caller on: HotSpot has the place after the call.
+	// Stacks in a stub called by Java code, compared from the caller on: HotSpot reports the place after the call.
 	Stubs       int            `json:"stacks_of_stubs"`
-	Differ      map[string]int `json:"stacks_differ"` // by how
+	Differ      map[string]int `json:"stacks_differ"` // by kind of difference
 	NotCompared map[string]int `json:"stacks_not_compared"`
 	Late        uint64         `json:"signals_late"`
 	Dropped     uint64         `json:"signals_dropped"`
@@ -232,7 +232,7 @@ type javaReport struct {
 // javaExample is a stack on both sides.
 type javaExample struct {
 	Difference string      `json:"difference"`
-	Code       string      `json:"code"` // of the leaf, in hexadecimal
+	Code       string      `json:"code"` // code of the leaf, in hexadecimal
 	At         int         `json:"first_difference"`
 	Frames     [][2]string `json:"frames"` // the profiler's, HotSpot's
 }
@@ -245,7 +245,7 @@ func (r *javaReport) compared() int { return r.Frames }
 
 func (r *javaReport) wrong() int { return sum(r.Differ) }
 
-// thread compares what was taken in one thread, both in order of time.
+// thread compares the samples and traces of one thread, both in order of time.
 func (r *javaReport) thread(samples []walks.Walk, list []javaTrace) {
 	m := matcher{samples: samples}
 	for i := range list {
@@ -265,7 +265,7 @@ func (r *javaReport) thread(samples []walks.Walk, list []javaTrace) {
 	}
 }
 
-// failure says what AsyncGetCallTrace says instead of a stack.
+// failure describes the error of AsyncGetCallTrace.
 func failure(n int) string {
 	names := map[int]string{
 		0: "no Java frame", -1: "no class load event", -2: "garbage collection", -3: "unknown, not Java",
@@ -278,7 +278,7 @@ func failure(n int) string {
 	return fmt.Sprintf("HotSpot: %d", n)
 }
 
-// mayBeAt reports whether a place may be at an address of the process: files are mapped by whole pages of memory.
+// mayBeAt reports whether a place can be at an address of the process: files are mapped in whole pages.
 func mayBeAt(p walks.Place, pc uint64) bool {
 	if p.File == "" || p.IsJava() {
 		return p.Address == pc
@@ -287,18 +287,18 @@ func mayBeAt(p walks.Place, pc uint64) bool {
 	return p.Address&inPage == pc&inPage
 }
 
-// ourFrame is a frame of the profiler's that is one in Java.
+// ourFrame is a Java frame of the profiler's.
 type ourFrame struct {
 	javaFrame
 	returned    bool // it is in a call
 	interpreted bool
-	noName      bool // it is interpreted or compiled, and what it is, is not known
-	compiled    bool // of those: it may be several
+	noName      bool // interpreted or compiled code with an unknown name
+	compiled    bool // unnamed compiled code, which may be several frames
 	inlined     bool // into the next one
 }
 
-// unlined reports whether a frame is of the same method, and lacks the line alone, or the file too, as frames in code
-// do that has gone before it was looked at.
+// unlined reports whether a frame belongs to the same method, but lacks the line, or also the file. This happens for
+// code that the VM freed before the profiler read it.
 func (f ourFrame) unlined(theirs javaFrame) bool {
 	lacksFile := f.file == "" && theirs.file != ""
 	return f.line == 0 && !f.inlined && f.method == theirs.method &&
@@ -315,9 +315,9 @@ func expand(w *walks.Walk) (frames []ourFrame) {
 			switch {
 			case l.Function == "Interpreter":
 				frames = append(frames, ourFrame{interpreted: true, noName: true})
-			case l.Function == "nmethod": // what the VM calls code of which no more was read
+			case l.Function == "nmethod": // the VM's name for code of which the profiler read no details
 				frames = append(frames, ourFrame{noName: true, compiled: true})
-			case strings.Contains(l.Function, ".") && !strings.Contains(l.Function, " "): // else a stub
+			case strings.Contains(l.Function, ".") && !strings.Contains(l.Function, " "): // otherwise a stub
 				f := javaFrame{l.Function, l.File, l.Line}
 				frames = append(frames, ourFrame{
 					javaFrame: f, returned: w.Frames[n].Return, interpreted: w.Interpreted[n], inlined: i+1 < len(lines),
@@ -328,7 +328,7 @@ func expand(w *walks.Walk) (frames []ourFrame) {
 	return frames
 }
 
-// fit compares two stacks frame by frame, and returns the number of the first one that differs.
+// fit compares two stacks frame by frame, and returns the index of the first difference.
 func fit(ours []ourFrame, theirs []javaFrame) (at int, ok bool) {
 	for i := range max(len(ours), len(theirs)) {
 		if i >= len(ours) || i >= len(theirs) {
@@ -342,10 +342,10 @@ func fit(ours []ourFrame, theirs []javaFrame) (at int, ok bool) {
 	return 0, true
 }
 
-// lacksInlined reports whether two stacks differ in nothing but methods that were inlined into some of ours, where the
-// line of these is not known. A method may be there more than once.
+// lacksInlined reports whether two stacks differ only by methods that were inlined into frames of ours whose line is
+// unknown. A method may occur more than once.
 func lacksInlined(ours []ourFrame, theirs []javaFrame) bool {
-	ends := map[int]bool{0: true} // how many of theirs the frames so far may stand for
+	ends := map[int]bool{0: true} // possible numbers of their frames that correspond to our frames so far
 	for i := range ours {
 		f, next := &ours[i], map[int]bool{}
 		unlined := f.line == 0 && !f.inlined && (!f.noName || f.compiled)
@@ -364,19 +364,19 @@ func lacksInlined(ours []ourFrame, theirs []javaFrame) bool {
 	return ends[len(theirs)]
 }
 
-// leafFrames returns how many frames are of the leaf's code, those inlined there included; 0 if it does not end.
+// leafFrames returns the number of frames in the leaf's code, including inlined ones; 0 if they do not end.
 func leafFrames(ours []ourFrame) int {
 	return 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
 }
 
-// skipsCaller reports whether HotSpot has the same leaf, with all that was inlined there, and then the last of our
-// frames: from instructions that make or leave a frame it goes on behind the caller.
+// skipsCaller reports whether HotSpot has the same leaf, including inlined frames, followed by only the last of our
+// frames: at instructions that create or remove a frame, HotSpot skips the caller.
 func skipsCaller(ours []ourFrame, theirs []javaFrame) bool {
 	n := leafFrames(ours)
 	return leafAgrees(ours, theirs) && skipsToCallers(ours[n:], theirs[n:])
 }
 
-// skipsToCallers reports whether HotSpot has the last of our frames, and none of the code that is before them.
+// skipsToCallers reports whether HotSpot has the last of our frames, but not the frames before them.
 func skipsToCallers(ours []ourFrame, theirs []javaFrame) bool {
 	skipped := len(ours) - len(theirs)
 	if skipped <= 0 || ours[skipped-1].inlined {
@@ -386,8 +386,8 @@ func skipsToCallers(ours []ourFrame, theirs []javaFrame) bool {
 	return ok
 }
 
-// betweenFrames reports whether an instruction of compiled code is one before which the frame is not there whole, or no
-// longer: HotSpot adds the size of the frame all the same, and takes what lies there for the place of the caller.
+// betweenFrames reports whether, before an instruction of compiled code, the frame is not yet or no longer complete:
+// HotSpot adds the size of the frame anyway, and reads a wrong stack slot as the caller's place.
 func betweenFrames(code []byte) bool {
 	for _, begins := range []string{
 		"\x55",             // push rbp
@@ -408,7 +408,7 @@ func betweenFrames(code []byte) bool {
 		bytes.HasPrefix(code, []byte(ja)) && code[last] == 0xc3 // ja; ret: there is a safepoint
 }
 
-// leafAgrees reports whether HotSpot has the same leaf, with all that was inlined there.
+// leafAgrees reports whether HotSpot has the same leaf, including inlined frames.
 func leafAgrees(ours []ourFrame, theirs []javaFrame) bool {
 	n := leafFrames(ours)
 	if n == 0 || n > len(theirs) {
@@ -418,8 +418,8 @@ func leafAgrees(ours []ourFrame, theirs []javaFrame) bool {
 	return ok
 }
 
-// losesItsWay reports whether HotSpot does not come to the first method of the thread from a leaf that is not in Java:
-// it goes on by what rbp points to, which such code may use for other things.
+// losesItsWay reports whether HotSpot does not reach the first method of the thread from a leaf outside Java: it
+// follows rbp, which such code may use for other purposes.
 func losesItsWay(ours []ourFrame, theirs []javaFrame) bool {
 	if !ours[0].returned || len(theirs) == 0 || len(theirs) >= len(ours) {
 		return false
@@ -427,10 +427,10 @@ func losesItsWay(ours []ourFrame, theirs []javaFrame) bool {
 	return ours[len(ours)-1].javaFrame != theirs[len(theirs)-1]
 }
 
-// endsEarly reports whether HotSpot has nothing that differs, but ends: JDK 11 does at frames of method handles.
+// endsEarly reports whether HotSpot's frames all agree, but end early: JDK 11 ends at frames of method handles.
 func endsEarly(at int, t *javaTrace) bool { return at > 0 && at == len(t.frames) }
 
-// stack compares a stack with that of the same instant.
+// stack compares a stack with the trace of the same instant.
 func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 	at, ok := fit(ours, t.frames)
 	if !ok && len(ours) > 0 {
@@ -444,7 +444,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 				r.Entering++
 			}
 		case ours[0].returned:
-			// The leaf is a stub, and HotSpot takes the place behind that of the call.
+			// The leaf is a stub, and HotSpot reports the place after the call.
 			if skipsToCallers(ours, t.frames) {
 				r.NotCompared["HotSpot: skips the callers of a stub"]++
 				return

@@ -11,11 +11,11 @@ import (
 //go:embed testdata/*.c
 var sources embed.FS
 
-// librarySuffix ends the name of the library, behind that of its source.
+// librarySuffix is appended to the name of the source to get the name of the library.
 const librarySuffix = ".instant.so"
 
-// compile makes the library that is preloaded. All its symbols are bound when it is loaded:
-// the dynamic linker takes more of the stack than a signal handler may have.
+// compile builds the preloaded library. All its symbols are bound when it is loaded: lazy binding in the dynamic linker
+// would use too much stack for a signal handler.
 func compile(dir, name string, flags ...string) (path string, err error) {
 	text, err := sources.ReadFile("testdata/" + name)
 	if err != nil {

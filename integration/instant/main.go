@@ -1,17 +1,18 @@
-// Command instant compares stacks with those that libgcc's unwinder finds at the very
-// same instruction. It preloads a library into a command and what that starts. Perf
-// events of these processes run the profiler's BPF program and send the thread a
-// SIGTRAP at the instruction that was sampled, where the library calls _Unwind_Backtrace.
+// Command instant compares the profiler's stacks with the stacks that libgcc's unwinder finds at exactly the same
+// instruction. It preloads a library into a command and its child processes. Perf events of these processes run the
+// profiler's BPF program and send the thread a SIGTRAP at the sampled instruction, where the library calls
+// _Unwind_Backtrace.
 //
 //	go run ./integration/instant [-java|-python] [-rate 499] [-json FILE] [-record FILE] -- COMMAND ARGS...
 //
-// Static programs and those that are set-user-ID are not looked at.
+// Static programs and set-user-ID programs are not examined.
 //
-// With -java the library is an agent of the Java VMs that the command starts, and calls HotSpot's AsyncGetCallTrace:
-// methods and lines of compiled code are compared, inlined ones too. The VMs must end by themselves.
+// With -java the library is an agent of the Java VMs that the command starts, and calls HotSpot's AsyncGetCallTrace.
+// The command then compares methods and lines of compiled code, including inlined methods. The VMs must end by
+// themselves.
 //
-// With -python, Python programs are asked for the functions that they run, by the module faulthandler in the same
-// handler, and these are compared as well.
+// With -python, the library also calls the module faulthandler of Python programs in the same handler, and the command
+// also compares the functions that it reports.
 package main
 
 import (
@@ -65,7 +66,7 @@ func main() {
 	}
 }
 
-// runRecorded is run, with a record unless path is "".
+// runRecorded is like run, and saves a record unless path is "".
 func runRecorded(path string, o oracle, rate, examples int, command []string) (report, error) {
 	if path == "" {
 		return run(o, rate, examples, command)
@@ -82,22 +83,22 @@ func runRecorded(path string, o oracle, rate, examples int, command []string) (r
 	return found, r.Save(path, found)
 }
 
-// report is what a run found.
+// report is the result of a run.
 type report interface {
 	print(w io.Writer)
 	wrong() int    // stacks that differ
 	compared() int // frames
 }
 
-// oracle finds stacks in the sampled thread, by a library.
+// oracle determines stacks in the sampled thread, by a library.
 type oracle interface {
-	flag() string // of this command, with a space before it
+	flag() string // for this command, with a leading space
 	compile(dir string) (library string, err error)
 	environment(library string) []string
 	compare(all []walks.Walk, socket string, examples int) (report, error)
 }
 
-// libgcc is the unwinder of the C library's programs.
+// libgcc compares with the unwinder of GCC's runtime library.
 type libgcc struct{}
 
 func (libgcc) flag() string                        { return "" }
@@ -118,7 +119,7 @@ func run(o oracle, rate, examples int, command []string) (found report, err erro
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o777); err != nil { // programs that run as somebody else write here, too
+	if err := os.Chmod(dir, 0o777); err != nil { // programs of other users write here too
 		return nil, err
 	}
 	library, err := o.compile(dir)
@@ -146,7 +147,7 @@ func run(o oracle, rate, examples int, command []string) (found report, err erro
 	return o.compare(samples, l.path, examples)
 }
 
-// runCommand runs a command and what it starts, with more variables, to its end.
+// runCommand runs a command to its end, with additional environment variables.
 func runCommand(command, environment []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -156,7 +157,7 @@ func runCommand(command, environment []string) error {
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && ctx.Err() != nil {
-		return nil // interrupted, which it may not survive
+		return nil // interrupted: the command's error does not matter
 	}
 	if err != nil {
 		return fmt.Errorf("%v: %w", command, err)

@@ -16,7 +16,7 @@ import (
 //go:embed testdata/sitecustomize.py
 var sitecustomize []byte
 
-// faulthandler asks Python programs, too: the module has an oracle's handler.
+// faulthandler additionally compares with Python's module faulthandler, which the oracle's handler calls.
 type faulthandler struct{ libgcc }
 
 func (faulthandler) flag() string { return " -python" }
@@ -43,22 +43,22 @@ func (faulthandler) compare(all []walks.Walk, socket string, examples int) (repo
 	return r, nil
 }
 
-// askedExt is how the names of files end that have what programs have said.
+// askedExt is the extension of the files with Python's answers.
 const askedExt = ".asked"
 
-// dump is what Python's faulthandler says about a thread at an instant.
+// dump is the output of Python's faulthandler for a thread at an instant.
 type dump struct {
-	entered, left uint64 // as of trace
+	entered, left uint64 // like in trace
 	frames        []walks.Function
-	cut           bool // there are more frames, of which it says nothing
-	crashed       bool // as the list of frames was half made
+	cut           bool // there are more frames, which it does not report
+	crashed       bool // while it read an incomplete list of frames
 }
 
-// dumps are by thread, in order of time.
+// dumps are in order of time, by thread.
 type dumps map[uint32][]dump
 
-// read reads a file: "@ TID ENTERED", what faulthandler writes, then "= LEFT", or "! LEFT" if
-// that crashed; and so on.
+// read reads a file of dumps. Each consists of "@ TID ENTERED", the output of faulthandler, and "= LEFT", or "! LEFT"
+// if faulthandler crashed.
 func (all dumps) read(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -103,23 +103,23 @@ func functionIn(line string) (f walks.Function, ok bool) {
 	}
 	f.File, rest, ok = strings.Cut(rest, `", line `)
 	number, name, found := strings.Cut(rest, " in ")
-	f.Line, _ = strconv.Atoi(number) // "???" is no line
+	f.Line, _ = strconv.Atoi(number) // "???" gives line 0
 	f.Name = name
 	return f, ok && found
 }
 
-// PythonReport is what came of the functions of Python.
+// PythonReport is the result for functions of Python.
 type PythonReport struct {
 	Stacks  int `json:"stacks"` // with a dump and a sample
 	Equal   int `json:"stacks_equal"`
 	Frames  int `json:"frames"` // compared
 	NoLine  int `json:"frames_without_line"`
 	NoName  int `json:"frames_without_name"`
-	Unshown int `json:"stacks_not_shown"` // the profiler has no functions
+	Unshown int `json:"stacks_not_shown"` // the profiler shows no functions
 	NoLeaf  int `json:"stacks_without_leaf"`
-	// NoSample is dumps without a sample.
+	// NoSample counts dumps without a sample.
 	NoSample int      `json:"dumps_without_sample"`
-	Crashed  int      `json:"dumps_crashed"` // Python's own walk did
+	Crashed  int      `json:"dumps_crashed"` // Python's own walk crashed
 	Wrong    int      `json:"stacks_wrong"`
 	WrongOne int      `json:"frames_wrong"`
 	Examples []string `json:"examples,omitempty"`
@@ -157,7 +157,7 @@ func comparePython(all []walks.Walk, asked dumps, examples int) *PythonReport {
 	return r
 }
 
-// compare compares a sample with what Python says.
+// compare compares a sample with Python's dump.
 func (r *PythonReport) compare(w *walks.Walk, d *dump, examples int) {
 	r.Stacks++
 	if len(w.Functions) == 0 {
@@ -178,7 +178,7 @@ func (r *PythonReport) compare(w *walks.Walk, d *dump, examples int) {
 		r.Frames++
 		ours := w.Functions[i]
 		switch {
-		case ours.Name == "": // its code object went before it could be read
+		case ours.Name == "": // its code object was freed before it could be read
 			r.NoName++
 		case !sameFunction(ours, said[i]) || ours.Line != 0 && ours.Line != said[i].Line:
 			wrong++
@@ -217,8 +217,8 @@ func (r *PythonReport) example(examples int, kind string, w *walks.Walk, d *dump
 	r.Examples = append(r.Examples, text)
 }
 
-// sameFunction reports whether a function is the one that faulthandler names: by its name
-// without those around it, in ASCII, and cut off where it is long.
+// sameFunction reports whether a function is the one that faulthandler names. faulthandler reports the name without
+// enclosing functions and classes, in ASCII, and truncated if it is long.
 func sameFunction(ours, said walks.Function) bool {
 	return sameText(ours.File, said.File) &&
 		(sameText(ours.Name, said.Name) || sameText(ours.Name[strings.LastIndex(ours.Name, ".")+1:], said.Name))

@@ -12,22 +12,22 @@ import (
 	"github.com/headwater/headwater/integration/walks"
 )
 
-// Program is what was found of the programs of one name, or of all.
+// Program is the result for the programs with one name, or for all programs.
 type Program struct {
 	Stacks int `json:"stacks"`       // compared
-	Whole  int `json:"stacks_whole"` // from the leaf to the root on both sides, and equal
-	// Equal as far as libgcc goes: it knows no FDE for the frame where it ends.
+	Whole  int `json:"stacks_whole"` // complete from the leaf to the root on both sides, and equal
+	// Equal as far as libgcc's stack: it has no FDE for the frame where it ends.
 	Partial    int            `json:"stacks_in_part"`
-	Incomplete map[string]int `json:"incomplete"`       // equal as far as the profiler goes, by its outcome
-	Differ     map[string]int `json:"stacks_differ"`    // by how
-	Frames     int            `json:"frames"`           // compared, the sampled instruction left out
-	Agreed     int            `json:"frames_agreed"`    // of these
-	Unchecked  int            `json:"frames_unchecked"` // after the end of libgcc's
-	// After the end of the profiler's, which says that it is incomplete.
+	Incomplete map[string]int `json:"incomplete"`       // equal as far as the profiler's stack, by its outcome
+	Differ     map[string]int `json:"stacks_differ"`    // by kind of difference
+	Frames     int            `json:"frames"`           // compared, without the sampled instruction
+	Agreed     int            `json:"frames_agreed"`    // frames that agree
+	Unchecked  int            `json:"frames_unchecked"` // after the end of libgcc's stack
+	// After the end of the profiler's stack, which is marked as incomplete.
 	Missing int `json:"frames_missing"`
 }
 
-// Report is what a run found.
+// Report is the result of a run.
 type Report struct {
 	Program
 	ByCommand    map[string]*Program `json:"by_command"`
@@ -67,7 +67,7 @@ func (r *Report) program(comm string) *Program {
 
 func (r *Report) compared() int { return r.Frames }
 
-// wrong is the number of stacks that differ.
+// wrong returns the number of stacks that differ.
 func (r *Report) wrong() int {
 	n := r.OtherInstant
 	if r.Python != nil {
@@ -93,7 +93,7 @@ func (e ending) String() string {
 	return fmt.Sprintf("ending %d", uint32(e))
 }
 
-// filter yields the elements that keep likes.
+// filter yields the elements for which keep returns true.
 func filter[T any](list []T, keep func(T) bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, e := range list {
@@ -104,7 +104,7 @@ func filter[T any](list []T, keep func(T) bool) iter.Seq[T] {
 	}
 }
 
-// text shows a frame; "" where there is none.
+// text formats a frame; "" if there is none.
 func text(frames []walks.Place, i int) string {
 	switch {
 	case i >= len(frames):
@@ -119,7 +119,7 @@ func (r *Report) finish() {
 	slices.SortStableFunc(r.Examples, func(a, b Example) int { return len(a.Frames) - len(b.Frames) })
 }
 
-// print writes the report for people.
+// print writes the report as text.
 func (r *Report) print(w io.Writer) {
 	fmt.Fprintf(w, "%d stacks compared with libgcc's at the same instruction: %d whole, "+
 		"%d as far as libgcc has call frame information, %d as far as the profiler goes, %d differ\n",

@@ -14,31 +14,31 @@ import (
 	"github.com/headwater/headwater/integration/walks"
 )
 
-// ending says how a backtrace of libgcc ended; the numbers are those of testdata/backtrace.c.
+// ending is the reason for the end of a backtrace of libgcc; the values match testdata/backtrace.c.
 type ending uint32
 
 const (
 	atRoot ending = iota + 1 // the return address is undefined, or zero
-	noFDE                    // libgcc knows no call frame information for the last frame
-	failed                   // libgcc could not go on
-	full                     // the library had no room for more
+	noFDE                    // libgcc has no call frame information for the last frame
+	failed                   // libgcc could not continue
+	full                     // the library's buffer was full
 )
 
 // trace is a backtrace of libgcc.
 type trace struct {
 	tid           uint32
-	entered, left uint64 // when the signal was handled, CLOCK_MONOTONIC, ns
+	entered, left uint64 // start and end of the signal handler, CLOCK_MONOTONIC, ns
 	end           ending
 	frames        []walks.Place
 }
 
-// traces is what the libraries have written.
+// traces holds the output of the libraries.
 type traces struct {
 	byThread map[uint32][]trace // in order of time
 	late     uint64             // signals that came after their instant, because the program blocked them
-	dropped  uint64             // there was no room
+	dropped  uint64             // signals for which there was no room
 	segments walks.Segments
-	asked    dumps // what Python has said
+	asked    dumps // Python's dumps
 }
 
 // readTraces reads the files of all processes.
@@ -96,7 +96,7 @@ func (all *traces) read(path string) error {
 	for at := begin; at+recordHead <= end && u64(at) != 0; at += u64(at) {
 		t := trace{tid: binary.NativeEndian.Uint32(b[at+12:]), entered: u64(at + 16), left: u64(at + 24)}
 		if t.left == 0 {
-			continue // the process ended meanwhile
+			continue // the process ended during a record
 		}
 		t.end = ending(binary.NativeEndian.Uint32(b[at+48:]))
 		for i := range uint64(binary.NativeEndian.Uint32(b[at+52:])) {
@@ -108,8 +108,8 @@ func (all *traces) read(path string) error {
 	return nil
 }
 
-// placeOf returns where an address is, of a module by its number. The dynamic
-// linker says of data, too, which module has it; the profiler looks at code alone, so data is a bare address here.
+// placeOf returns the place of an address, given the number of a module. The dynamic linker also reports a module for
+// data; the profiler only considers code, so an address of data has no file here.
 func (all *traces) placeOf(b []byte, address, module uint64) walks.Place {
 	if module == 0 || module > maxModules {
 		return walks.Place{Address: address}

@@ -51,7 +51,7 @@ func javas() []string {
 	return append([]string{"java"}, filepath.SplitList(os.Getenv("HEADWATER_JAVAS"))...)
 }
 
-// report is what is of interest of the report of integration/instant.
+// report is the relevant part of the report of integration/instant.
 type report struct {
 	Stacks      int            `json:"stacks"`
 	Frames      int            `json:"frames"`
@@ -106,8 +106,8 @@ func trySameInstant(t *retry.T, path string, command ...string) {
 	}
 }
 
-// TestUnloading: a method that has come to where another one was has its own name. The thread of the program has the
-// name of the class whose methods it runs.
+// TestUnloading: a method at the address of an unloaded method has its own name. The thread of the program has the name
+// of the class whose methods it runs.
 func TestUnloading(t *testing.T) {
 	classes := compile(t, "testdata/Unload.java")
 	s, err := walks.Open()
@@ -177,7 +177,7 @@ func TestUnloads(t *testing.T) {
 				line, _, _ := strings.Cut(after, "\n")
 				n, parseErr := strconv.ParseUint(line, 10, 64)
 				if err != nil || parseErr != nil {
-					return 0 // it has just begun
+					return 0 // it has just started
 				}
 				return n
 			}
@@ -208,7 +208,7 @@ func unloaded(t *testing.T, pid uint32) uint64 {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	memory, bias := procfs.Default.Memory(pid), mappings[at].Start // which begins at 0 in the file
+	memory, bias := procfs.Default.Memory(pid), mappings[at].Start // starts at offset 0 of the file
 	i, err := jvm.New().Detect(mappings[at].Path, file).(language.Interpreted).Interpret(
 		language.Process{PID: pid, Bias: bias, Memory: memory})
 	if err != nil {

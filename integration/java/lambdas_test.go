@@ -16,8 +16,8 @@ import (
 // ofOneRun matches what only one run of a program has in the names of its classes: an address or a count.
 var ofOneRun = regexp.MustCompile(`0x[0-9a-f]{16}|\$\$Lambda\$\d|GeneratedMethodAccessor\d`)
 
-// TestLambdas records equal runs of a program whose classes the VM makes while it runs: names have neither an address
-// nor a count, and headwater diff finds nothing that has changed.
+// TestLambdas records equal runs of a program whose classes the VM generates at run time: names contain neither an
+// address nor a count, and headwater diff finds no change.
 func TestLambdas(t *testing.T) {
 	classes := compile(t, "testdata/Lambdas.java")
 	rounds, pairs := "500", 1

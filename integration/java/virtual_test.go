@@ -32,8 +32,8 @@ func versionOf(t *testing.T, java string) (version int, javac string) {
 	return version, javac
 }
 
-// TestVirtualThreads: a stack of a virtual thread that counts as whole has all of its methods, though most of them are
-// frozen in the heap after it has waited. Else it says so, and has no frames of others in their place.
+// TestVirtualThreads: a complete stack of a virtual thread has all of its methods, though most of them are frozen in
+// the heap after it has waited. An incomplete stack is marked, and has no frames of other threads in their place.
 func TestVirtualThreads(t *testing.T) {
 	tried := false
 	for _, java := range javas() {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// writeInitramfs writes an archive of files by name, all of them executable, and of the
-// arguments of /test, one a line, as /arguments.
+// writeInitramfs writes an archive of files by name, all of them executable, and of /arguments with the arguments of
+// /test, one per line.
 func writeInitramfs(path string, files map[string]string, arguments []string) error {
 	a := archive{}
 	for _, dir := range []string{"dev", "proc", "sys", "tmp"} {
@@ -34,7 +34,7 @@ type archive struct {
 	count int
 }
 
-// entry is a file of an archive; mode holds its type too, as in stat(2).
+// entry is a file of an archive; mode includes its type, as in stat(2).
 type entry struct {
 	name         string
 	mode         uint32
@@ -52,7 +52,7 @@ func (a *archive) add(e entry) {
 	a.align()
 }
 
-// align fills up to a multiple of four bytes.
+// align pads to a multiple of four bytes.
 func (a *archive) align() {
 	for a.text.Len()%4 != 0 {
 		a.text.WriteByte(0)

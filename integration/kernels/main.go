@@ -1,13 +1,12 @@
-// Command kernels runs a package's tests on other Linux kernels and CPUs, in
-// machines that qemu emulates and that live for one test:
+// Command kernels runs a package's tests on other Linux kernels and CPUs, in qemu machines that run one test each:
 //
 //	go run ./integration/kernels [-cells 5.10/amd64,6.12/arm64] [-package ./ebpf/kernel] [-run Load] [-v]
 //	go run ./integration/kernels [-cells 6.12/amd64] -program FILE [-file NAME=FILE]... [-- ARGUMENTS]
 //
-// The second form runs a static program in place of tests, with other files in the root, and prints what it prints.
+// The second form runs a static program instead of tests, with further files in the root, and prints its output.
 //
-// The kernels are Debian's, downloaded once into the user's cache by an apt
-// with a private root, so that nothing of the host changes.
+// The kernels are Debian's. They are downloaded once into the user's cache by an apt with a private root, which does
+// not change the host.
 package main
 
 import (
@@ -65,19 +64,18 @@ func main() {
 	}
 }
 
-// guestWork is what a machine runs.
+// guestWork is the work of a machine.
 type guestWork struct {
-	pkg       string            // whose tests are run, unless there is a program
-	program   string            // a static one
-	arguments []string          // of either
-	files     map[string]string // in the root, by name: where they are on the host
+	pkg       string            // package of the tests, unless there is a program
+	program   string            // a static program
+	arguments []string          // of the tests or the program
+	files     map[string]string // additional files in the root: paths on the host, by name
 	limit     time.Duration
 	cpus      int
-	counted   bool // its time goes by instructions
+	counted   bool // its clock counts instructions
 }
 
-// runOn runs it on the cells one after the other and returns an error that names those
-// where it failed.
+// runOn runs the work on the cells one after the other and returns an error that names the failed cells.
 func (g *guestWork) runOn(cells string, verbose bool) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -109,7 +107,7 @@ func (g *guestWork) runOn(cells string, verbose bool) error {
 	return nil
 }
 
-// runOnOne runs it on one kernel and returns what it printed.
+// runOnOne runs the work on one kernel and returns its output.
 func (g *guestWork) runOnOne(store *kernelStore, c cell) (string, error) {
 	image, err := store.image(c)
 	if err != nil {
@@ -149,11 +147,10 @@ func goTool(arch string, args ...string) error {
 	return nil
 }
 
-// boot starts the machine and returns its console's text when it is off.
+// boot starts the machine and returns its console output after it has been turned off.
 //
-// Emulation only: the kernels hang under KVM inside another machine. The CPUs of an x86
-// guest take turns: kernels whose CPUs are emulated in parallel patch code that another
-// CPU runs.
+// It uses emulation only: the kernels hang under KVM inside another virtual machine. The CPUs of an x86 guest take
+// turns: when qemu emulates them in parallel, a kernel that patches its own code while another CPU executes it fails.
 func (g *guestWork) boot(c cell, image, archive string) (string, error) {
 	var args []string
 	var program, console string
@@ -191,8 +188,8 @@ var (
 	exitMark  = regexp.MustCompile(`guest: exit (\d+)`)
 )
 
-// verdict cuts the test's output from the console's text. A machine that
-// stopped without telling the exit code has crashed or hung.
+// verdict extracts the test's output from the console output. A machine that stopped without printing the exit code has
+// crashed or hung.
 func verdict(console string, err error) (string, error) {
 	exit := exitMark.FindStringSubmatchIndex(console)
 	if err != nil || exit == nil {

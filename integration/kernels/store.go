@@ -15,10 +15,10 @@ import (
 // kernelStore keeps Debian's cloud kernels.
 type kernelStore struct {
 	dir   string
-	ready bool // the package lists are there
+	ready bool // the package lists have been read
 }
 
-// image returns the path of a kernel's image, downloaded if it is not there.
+// image returns the path of a kernel's image, and downloads it if needed.
 func (s *kernelStore) image(c cell) (string, error) {
 	path := filepath.Join(s.dir, "vmlinuz-"+c.version+"-"+c.arch)
 	if _, err := os.Stat(path); err == nil {
@@ -31,7 +31,7 @@ func (s *kernelStore) image(c cell) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The lists name some packages that the mirror no longer has, so the newest may fail.
+	// The lists contain packages that the mirror no longer has, so the newest may fail.
 	var failures []error
 	for _, name := range packages {
 		if err := s.download(name+":"+c.arch, path); err != nil {
@@ -58,8 +58,8 @@ func (s *kernelStore) apt(dir, program string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// prepare makes apt's private root, with more suites and both architectures,
-// on the mirror that this machine uses, and reads the package lists.
+// prepare creates apt's private root, with additional suites and both architectures, on the mirror that this machine
+// uses, and reads the package lists.
 func (s *kernelStore) prepare() error {
 	if s.ready {
 		return nil
@@ -92,8 +92,7 @@ APT::Sandbox::User "root"; Acquire::Languages "none"; Acquire::Check-Valid-Until
 	return nil
 }
 
-// sourcesList returns the suites that hold the kernels, on the mirrors of
-// this machine's own apt.
+// sourcesList returns the suites that contain the kernels, on the mirrors of this machine's own apt.
 func sourcesList() (string, error) {
 	out, err := exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI)").Output()
 	if err != nil {
@@ -115,8 +114,8 @@ func sourcesList() (string, error) {
 	return text.String(), nil
 }
 
-// candidates returns the packages that hold images of a kernel version, the
-// newest first. From 6.19 on, linux-image depends on linux-binary, which has it.
+// candidates returns the packages that contain images of a kernel version, newest first. From 6.19 on, linux-image
+// depends on linux-binary, which contains the image.
 func (s *kernelStore) candidates(c cell) ([]string, error) {
 	pattern := fmt.Sprintf(`^linux-(image|binary)-%s[.-].*-cloud-%s$`, regexp.QuoteMeta(c.version), c.arch)
 	out, err := s.apt("", "apt-cache", "search", "--names-only", pattern)

@@ -1,11 +1,10 @@
-// Command kubeapiserver runs a command next to a real Kubernetes API server, whose
-// kubeconfig the environment variable HEADWATER_KUBECONFIG of the command names:
+// Command kubeapiserver runs a command together with a real Kubernetes API server. The command finds the server's
+// kubeconfig in the environment variable HEADWATER_KUBECONFIG:
 //
 //	kubeapiserver COMMAND [ARGUMENT...]
 //
-// The server, and the etcd that it keeps everything in, listen on loopback and
-// leave nothing behind. There is no kubelet, scheduler or controller: pods are
-// what the command says of them.
+// The server, and the etcd that stores its data, listen on loopback and leave no files. There is no kubelet, scheduler
+// or controller: the command itself writes the pods' state.
 package main
 
 import (
@@ -59,7 +58,7 @@ func run(command []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	// What the server has to say goes to a file, which is shown if it does not start.
+	// The server's log goes to a file, which is printed if the server does not start.
 	terminal := os.Stderr
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -115,7 +114,7 @@ func startEtcd(dir string) (*embed.Etcd, string, error) {
 	return etcd, client.String(), nil
 }
 
-// freeURL returns an address of loopback that nobody listens on.
+// freeURL returns a loopback address without a listener.
 func freeURL() (url.URL, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -125,8 +124,7 @@ func freeURL() (url.URL, error) {
 	return url.URL{Scheme: "http", Host: listener.Addr().String()}, nil
 }
 
-// startServer starts the API server and writes its kubeconfig. ended gets the
-// error that it ends with.
+// startServer starts the API server and writes its kubeconfig. ended receives the server's error when it ends.
 func startServer(ctx context.Context, dir, etcd string) (kubeconfig string, ended <-chan error, err error) {
 	address, err := freeURL()
 	if err != nil {
@@ -153,8 +151,8 @@ func startServer(ctx context.Context, dir, etcd string) (kubeconfig string, ende
 		"--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/24",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
-		"--disable-admission-plugins=ServiceAccount", // there is no controller that makes accounts
-		"--endpoint-reconciler-type=none",            // which refuses loopback
+		"--disable-admission-plugins=ServiceAccount", // no controller creates accounts
+		"--endpoint-reconciler-type=none",            // a reconciler refuses loopback
 	})
 	result := make(chan error, 1)
 	go func() { result <- command.ExecuteContext(ctx) }()

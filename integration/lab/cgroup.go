@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// StartInCgroup runs a program in a cgroup of its own, whose path below
-// CgroupRoot is given, and removes the cgroup after the test.
+// StartInCgroup runs a program in its own cgroup with the given path below CgroupRoot, and removes the cgroup after the
+// test.
 func StartInCgroup(t testing.TB, path string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	need.Root(t)
@@ -45,8 +45,8 @@ func StartInCgroup(t testing.TB, path string, cmd *exec.Cmd) *Process {
 // CgroupRoot is the parent of all cgroups of this test process.
 func CgroupRoot() string { return fmt.Sprintf("/headwater-test-%d", os.Getpid()) }
 
-// RemoveCgroups removes the cgroups below [CgroupRoot] in every hierarchy, those that a
-// container runtime made included. Cgroups with processes in them stay.
+// RemoveCgroups removes the cgroups below [CgroupRoot] in every hierarchy, including a container runtime's. Cgroups
+// that contain processes stay.
 func RemoveCgroups(t testing.TB) {
 	t.Helper()
 	roots, _ := filepath.Glob("/sys/fs/cgroup/*" + CgroupRoot())
@@ -59,7 +59,7 @@ func RemoveCgroups(t testing.TB) {
 			return nil
 		})
 		for _, folder := range slices.Backward(folders) {
-			_ = syscall.Rmdir(folder) // one that is in use stays, as do those above
+			_ = syscall.Rmdir(folder) // a cgroup in use stays, and so do its parents
 		}
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// ChainProgram builds testdata/chain under the given name of at most 15 bytes, which is then
-// the process's name as well.
+// ChainProgram builds testdata/chain under the given name of at most 15 bytes, which is also the process's name.
 func ChainProgram(t testing.TB, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,9 +82,8 @@ var chainName = regexp.MustCompile(`^f[0-5][0-9]$`)
 // InChain reports whether a function is one of the chain's, f00 to f59.
 func InChain(name string) bool { return chainName.MatchString(name) }
 
-// ChainDepth returns the number of the last function of the chain on a stack, -1 if none is
-// on it. It returns an error if a function before the last is missing or in the wrong
-// place, or if main does not call the first.
+// ChainDepth returns the number of the last function of the chain on a stack, or -1 if the chain is not on it. It
+// returns an error if an earlier function is missing or in the wrong place, or if main does not call the first one.
 func ChainDepth(s Stack) (int, error) {
 	last := -1
 	for i, f := range s.Frames {

@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// Need32Bit leaves a test out where the kernel runs no 32-bit programs. Guests of PVM do not, whatever they were built
-// with.
+// Need32Bit skips a test if the kernel runs no 32-bit programs. Guests of PVM do not, independently of their kernel
+// configuration.
 func Need32Bit(t testing.TB) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "exit386")

@@ -1,8 +1,8 @@
-// Package lab is what the tests in integration/ share: they run the headwater binary
-// as a user does, on this host and its kernel, and judge what comes out by other tools
-// (eu-stack, nm, readelf, the kernel's own symbol table).
+// Package lab holds the helpers that the tests in integration/ share. The tests run the headwater binary like a user,
+// on this host and its kernel, and check its output with other tools (eu-stack, nm, readelf, the kernel's own symbol
+// table).
 //
-// The packages of tests next to it have one subject each:
+// The packages with tests have one subject each:
 //
 //	stacks      stacks are whole and right
 //	names       functions, files and lines have the right names
@@ -13,10 +13,9 @@
 //	endurance   long runs, hostile users, a profiler that is stopped for a while
 //	tree        what holds for the whole source tree
 //
-// All but tree need root and the Debian packages that integration/packages installs.
-// Where something is missing a test is skipped and says what; with REQUIRE_KERNEL=1 it
-// fails instead. Each profiles the host, so no two packages may run at the same time:
-// go test -p 1. These environment variables matter:
+// All packages except tree need root and the Debian packages that integration/packages installs. If a requirement is
+// missing, a test is skipped and names it; with REQUIRE_KERNEL=1 it fails instead. Each package profiles the host, so
+// no two packages may run at the same time: go test -p 1. These environment variables matter:
 //
 //	REQUIRE_KERNEL=1        a missing privilege or tool fails the test
 //	HEADWATER_BINARY        the binary to test; else each package builds one

@@ -34,14 +34,14 @@ type Symbol struct {
 	Name       string
 }
 
-// SymbolTable returns the functions of a file, of its dynamic table and of
-// its separate debug file, if there is one, as nm prints them.
+// SymbolTable returns the functions in a file's symbol table, in its dynamic table and in its separate debug file if
+// there is one, as nm prints them.
 func SymbolTable(t testing.TB, module, buildID string) []Symbol {
 	t.Helper()
 	need.Tools(t, "nm")
 	var table []Symbol
 	read := func(args ...string) {
-		// nm fails on a file without such a table, which is no reason to stop.
+		// nm fails on a file without such a table, which is not an error here.
 		out, _ := exec.Command("nm", append([]string{"--defined-only", "--print-size"}, args...)...).Output()
 		for line := range strings.Lines(string(out)) {
 			fields := strings.Fields(line)
@@ -91,10 +91,10 @@ func FrameEntries(t testing.TB, path string) (entries []Symbol) {
 	return entries
 }
 
-// SymbolLabels returns the names that a profile may give an address in a file: any
-// alias of the function that it is in. Where the table has no function, found is false,
-// and the names consist of file and address: where the function begins by its entry of call frame
-// information, or, without one, that of the call or the return address after it.
+// SymbolLabels returns the names that a profile may use for an address in a file: any alias of the function at the
+// address. If the table has no function there, found is false, and the names consist of the file and an address: the
+// start of the function according to its entry of call frame information, or, without an entry, the call or the return
+// address after it.
 func SymbolLabels(table, entries []Symbol, path string, vaddr uint64) (names []string, found bool) {
 	for _, s := range table {
 		if s.Start <= vaddr && vaddr < s.End {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// WriteFile makes a file with a text, or replaces it.
+// WriteFile writes a text to a file, and replaces an existing one.
 func WriteFile(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -24,7 +24,7 @@ func ReadFile(t testing.TB, path string) string {
 	return string(text)
 }
 
-// PublicDir returns a folder that everybody may read and write.
+// PublicDir returns a folder that all users may read and write.
 func PublicDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -18,8 +18,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// buildOnce builds the binary under test once a run, statically linked as `make build` does,
-// in a folder that has this process's ID in its name. [Main] removes it.
+// buildOnce builds the binary under test once per run, statically linked like `make build`, in a folder with this
+// process's ID in its name. [Main] removes the folder.
 var buildOnce = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(os.TempDir(), fmt.Sprintf("headwater-test-%d", os.Getpid()), "headwater")
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
@@ -31,8 +31,8 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// Main runs the tests of a package, its TestMain. Then it calls the cleanups of each [SharedT], and removes the binary
-// that the tests have built.
+// Main runs the tests of a package from its TestMain. Then it calls the cleanups of each [SharedT], and removes the
+// binary that the tests have built.
 func Main(m *testing.M) {
 	code := m.Run()
 	endShared()
@@ -77,8 +77,7 @@ func StartPrioritized(t testing.TB, config string) *Headwater {
 	return h
 }
 
-// LaunchHeadwater runs a configuration; prepare, if not nil, may change the
-// command before.
+// LaunchHeadwater runs a configuration. prepare, if not nil, may change the command first.
 func LaunchHeadwater(t testing.TB, config string, prepare func(*exec.Cmd)) *Headwater {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +98,7 @@ func LaunchHeadwater(t testing.TB, config string, prepare func(*exec.Cmd)) *Head
 	return h
 }
 
-// WaitReady waits until the configuration is loaded; one that ends instead fails the test.
+// WaitReady waits until the configuration is loaded. The test fails if headwater ends instead.
 func (h *Headwater) WaitReady(t testing.TB) {
 	t.Helper()
 	testkit.Eventually(t, "headwater is ready", func() bool {
@@ -115,7 +114,7 @@ func (h *Headwater) WaitReady(t testing.TB) {
 	})
 }
 
-// Stop ends headwater as a user does and demands a clean exit.
+// Stop ends headwater like a user and requires a clean exit.
 func (h *Headwater) Stop(t testing.TB) {
 	t.Helper()
 	h.Signal(t, syscall.SIGTERM)
@@ -134,7 +133,7 @@ func (h *Headwater) Get(t testing.TB, path string) (int, string) {
 	return ReadResponse(t, response)
 }
 
-// Reload asks for the configuration to be read again.
+// Reload requests that the configuration is read again.
 func (h *Headwater) Reload(t testing.TB) (int, string) {
 	t.Helper()
 	response, err := http.Post(h.URL+"/-/reload", "", nil)
@@ -144,9 +143,8 @@ func (h *Headwater) Reload(t testing.TB) (int, string) {
 	return ReadResponse(t, response)
 }
 
-// HostConfig returns a configuration that profiles the whole host every two seconds and
-// sends the profiles to a server, once: a server on a busy machine may answer late.
-// extra is added to the pyroscope.ebpf block.
+// HostConfig returns a configuration that profiles the whole host every two seconds and sends each profile to a server
+// once, with a long timeout: a server on a busy machine may answer late. extra is added to the pyroscope.ebpf block.
 func HostConfig(server, service, extra string) string {
 	return fmt.Sprintf(`
 pyroscope.write "server" {
@@ -167,8 +165,8 @@ pyroscope.ebpf "host" {
 `, server, service, extra)
 }
 
-// Download returns the newest profiles of all targets as the page's pprof file has them. The
-// profile is empty if there are none yet.
+// Download returns the newest profiles of all targets from the page's pprof file. The profile is empty if there are
+// none yet.
 func (h *Headwater) Download(t testing.TB) *profile.Profile {
 	t.Helper()
 	response, err := http.Get(h.URL + PagePath + "download")
@@ -186,7 +184,7 @@ func (h *Headwater) Download(t testing.TB) *profile.Profile {
 	return p
 }
 
-// PagePath is where quickstart.river's profiler has its page.
+// PagePath is the path of the page of quickstart.river's profiler.
 const PagePath = "/api/v0/component/pyroscope.ebpf.host/"
 
 // Health is what a running component says about itself.
@@ -215,7 +213,7 @@ func (h *Headwater) Components(t testing.TB) []Health {
 	return found
 }
 
-// Component returns one of them; a configuration without it fails the test.
+// Component returns a component; the test fails if the configuration does not contain it.
 func (h *Headwater) Component(t testing.TB, id string) Health {
 	t.Helper()
 	all := h.Components(t)
@@ -226,7 +224,7 @@ func (h *Headwater) Component(t testing.TB, id string) Health {
 	return all[i]
 }
 
-// Unhealthy returns how many components there are, and those that are not healthy.
+// Unhealthy returns the number of components, and the components that are not healthy.
 func (h *Headwater) Unhealthy(t testing.TB) (count int, bad []Health) {
 	t.Helper()
 	all := h.Components(t)

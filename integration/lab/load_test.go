@@ -11,11 +11,11 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestLoadEnds: what loads a host ends when it is told to, though it was to run for longer, and has all of its sources.
+// TestLoadEnds: the load of a host ends on a signal before its time is over, and has all of its sources.
 func TestLoadEnds(t *testing.T) {
 	need.Tools(t, "g++", "perl")
 	load := Start(t, exec.Command("../load", "mixed", "600"))
-	time.Sleep(3 * time.Second) // it has begun to run programs
+	time.Sleep(3 * time.Second) // it has started programs
 	require.False(t, load.Ended(), load.Output)
 	load.Signal(t, syscall.SIGTERM)
 	load.Wait(t, 30*time.Second)

@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// Ports that Linux does not give to connections, and those of them that [FreePort] has returned in this process: the
-// first one by chance, as other processes do the same, and the others after it.
+// The range of ports that Linux does not assign to connections. [FreePort] starts at a random port in it, since other
+// processes use it in the same way, and continues from there.
 const firstPort, ports = 10_000, 22_000
 
 var portsGiven atomic.Int64
 
 func init() { portsGiven.Store(rand.Int64N(ports)) }
 
-// FreePort returns a TCP port of loopback that nobody listens on, and that no connection gets meanwhile. It does not
-// listen itself to find out: a child that is forked at that moment would keep the port for a while.
+// FreePort returns a TCP port of loopback without a listener, which the kernel assigns to no connection in the
+// meantime. It does not listen on the port to find out: a child process that is forked at that moment would keep the
+// port for a while.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	for range ports {
@@ -38,7 +39,7 @@ func FreePort(t testing.TB) string {
 	return ""
 }
 
-// Serve answers on a listener until the test ends, and returns its address.
+// Serve serves HTTP until the test ends, and returns the address.
 func Serve(t testing.TB, network, address string, handler http.Handler) string {
 	t.Helper()
 	listener, err := net.Listen(network, address)

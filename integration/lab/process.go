@@ -26,7 +26,7 @@ type Process struct {
 	Err    error         // of the program's end; read it after Done is closed
 }
 
-// Start runs cmd in the background and keeps both its outputs in memory, but for one that cmd has a pipe for.
+// Start runs cmd in the background and keeps its outputs in memory, except an output for which cmd has a writer.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{cmd: cmd, Output: &Output{}, Done: make(chan struct{})}
@@ -43,7 +43,8 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	cmd.WaitDelay = 5 * time.Second
 	started := make(chan error)
 	go func() {
-		// The kernel kills the program when the thread ends that has started it: others end with goroutines of a profiler.
+		// The kernel kills the program when the thread that started it ends, and a profiler's goroutines end other
+		// threads.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		if started <- err; err == nil {
@@ -58,8 +59,8 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Prioritize lets a program, and what it starts from now on, run before all else that is busy. A profiler that waits
-// for a CPU learns of programs late, and says that stacks are not whole: a test of what it finds gives it priority.
+// Prioritize lets a program, and its future child processes, run before all other busy processes. A profiler that waits
+// for a CPU notices programs late, and reports incomplete stacks: a test of its results gives it priority.
 func (p *Process) Prioritize(t testing.TB) {
 	t.Helper()
 	if err := syscall.Setpriority(syscall.PRIO_PGRP, p.PID(), -20); err != nil {
@@ -70,7 +71,7 @@ func (p *Process) Prioritize(t testing.TB) {
 // PID returns the ID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ended reports whether the program is gone.
+// Ended reports whether the program has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.Done:
@@ -80,7 +81,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Signal sends a signal. A program that has ended is no error.
+// Signal sends a signal. It is no error if the program has ended.
 func (p *Process) Signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -88,8 +89,7 @@ func (p *Process) Signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// Wait waits until the program ends and returns its exit code. After the limit it fails the
-// test.
+// Wait waits until the program ends and returns its exit code. The test fails after the limit.
 func (p *Process) Wait(t testing.TB, limit time.Duration) int {
 	t.Helper()
 	select {
@@ -108,7 +108,7 @@ func (p *Process) Kill(t testing.TB) {
 		return
 	}
 	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
-	p.Wait(t, 2*time.Minute) // the kernel takes seconds on a busy machine to detach all probes of a profiler
+	p.Wait(t, 2*time.Minute) // on a busy machine the kernel takes seconds to detach all probes of a profiler
 }
 
 // Output collects what a program prints.
@@ -124,14 +124,14 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String returns all that was printed so far.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// Lines returns the lines printed so far that hold all the given words.
+// Lines returns the lines so far that contain all the given words.
 func (o *Output) Lines(words ...string) []string {
 	var found []string
 	for line := range strings.Lines(o.String()) {

@@ -13,7 +13,7 @@ import (
 
 // TestStartOutlivesThread: a program still runs when the threads that asked for it have ended.
 func TestStartOutlivesThread(t *testing.T) {
-	for range 4 { // the main thread does not end, and may be one of these
+	for range 4 { // the main thread does not end, and may be among the four
 		asked := make(chan int)
 		var p *Process
 		go func() {

@@ -26,7 +26,7 @@ import (
 // CPUProfile is the type of the profiles of a target without a __name__.
 const CPUProfile = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 
-// pyroscopeOnce finds or builds the server once a run.
+// pyroscopeOnce finds or builds the server once per run.
 var pyroscopeOnce = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("HEADWATER_PYROSCOPE"); path != "" {
 		return path, nil
@@ -41,7 +41,7 @@ var pyroscopeOnce = sync.OnceValues(func() (string, error) {
 	return filepath.Join(strings.TrimSpace(string(folder)), "pyroscope"), nil
 })
 
-// Pyroscope is a running Pyroscope server with storage of its own.
+// Pyroscope is a running Pyroscope server with its own storage.
 type Pyroscope struct {
 	*Process
 	URL        string
@@ -86,8 +86,8 @@ func (p *Pyroscope) Stop(t testing.TB) {
 	p.Wait(t, 30*time.Second)
 }
 
-// flags keep the server on loopback, quiet and quick to start. By default it gossips,
-// advertises the machine's address, reports its usage and profiles itself.
+// flags keep the server on loopback, quiet and quick to start. By default it uses gossip, advertises the machine's
+// address, reports its usage and profiles itself.
 func (p *Pyroscope) flags() []string {
 	flags := []string{
 		"-target=all", "-log.level=warn",
@@ -113,10 +113,9 @@ func (p *Pyroscope) querier() querierv1connect.QuerierServiceClient {
 	return querierv1connect.NewQuerierServiceClient(http.DefaultClient, p.URL)
 }
 
-// Profile returns the samples of a profile type that match a selector such
-// as `{service_name="x"}`, merged, of the last hour but not before since.
-// It may be empty, but not nil. On a busy machine requests between the server's parts
-// time out; the query is then repeated.
+// Profile returns the merged samples of a profile type that match a selector such as `{service_name="x"}`, from the
+// last hour but not before since. The result may be empty, but is not nil. On a busy machine requests between the
+// server's parts time out; the query is then repeated.
 func (p *Pyroscope) Profile(t testing.TB, profileType, selector string, since time.Time) *profile.Profile {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -169,8 +168,7 @@ func (p *Pyroscope) LabelValues(t testing.TB, name string) []string {
 	return answer.Msg.Names
 }
 
-// Discarded returns how many samples the server has refused, with the
-// reasons as its metrics state them.
+// Discarded returns the number of samples that the server has refused, with the reasons from its metrics.
 func (p *Pyroscope) Discarded(t testing.TB) string {
 	t.Helper()
 	response, err := http.Get(p.URL + "/metrics")
@@ -187,7 +185,7 @@ func (p *Pyroscope) Discarded(t testing.TB) string {
 	return strings.Join(found, "\n")
 }
 
-// WaitForService waits until a service has sent something.
+// WaitForService waits until profiles of a service have arrived.
 func WaitForService(t testing.TB, server *Pyroscope, service string) {
 	t.Helper()
 	testkit.Eventually(t, "service "+service+" is in Pyroscope", func() bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
 )
 
-// Receiver stands in for a Pyroscope server: it takes pushed profiles and keeps them in memory.
+// Receiver replaces a Pyroscope server: it accepts pushed profiles and keeps them in memory.
 type Receiver struct {
 	URL string
 
@@ -23,8 +23,8 @@ type Receiver struct {
 	byService map[string][]*profile.Profile
 }
 
-// StartReceiver starts a Receiver, which listens until the test ends. A pushed profile that
-// cannot be read fails the test.
+// StartReceiver starts a Receiver, which listens until the test ends. The test fails if a pushed profile cannot be
+// read.
 func StartReceiver(t testing.TB) *Receiver {
 	t.Helper()
 	r := &Receiver{t: t, byService: map[string][]*profile.Profile{}}
@@ -58,14 +58,14 @@ func (r *Receiver) Push(_ context.Context,
 	return connect.NewResponse(&pushv1.PushResponse{}), nil
 }
 
-// Profiles returns what has arrived of a service so far.
+// Profiles returns the profiles of a service so far.
 func (r *Receiver) Profiles(service string) []*profile.Profile {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.byService[service])
 }
 
-// Counts returns how many profiles have arrived so far, by service.
+// Counts returns the number of profiles so far, by service.
 func (r *Receiver) Counts() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// SharedT is the test that starts something for all tests of its package. [Main] calls its cleanups when the last test
-// has ended.
+// SharedT is used in place of a test to start something for all tests of its package. [Main] calls its cleanups after
+// the last test has ended.
 type SharedT struct{ testing.TB }
 
 // sharedCleanups are the cleanups of all SharedT.
@@ -17,14 +17,14 @@ var sharedCleanups struct {
 	calls []func()
 }
 
-// Cleanup has f called when the tests of the package have ended.
+// Cleanup registers f to be called after the tests of the package have ended.
 func (SharedT) Cleanup(f func()) {
 	sharedCleanups.mu.Lock()
 	defer sharedCleanups.mu.Unlock()
 	sharedCleanups.calls = append(sharedCleanups.calls, f)
 }
 
-// Failed is false: a message that is written at the end belongs to no test.
+// Failed returns false: messages written at the end belong to no test.
 func (SharedT) Failed() bool { return false }
 
 // TempDir returns a folder that is removed when the tests of the package have ended.

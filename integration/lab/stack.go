@@ -8,18 +8,18 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Frame is one function of a stack as a profile shows it.
+// Frame is one function of a stack in a profile.
 type Frame struct {
-	Name    string // the function that the code lies in; what was inlined there is in Stack.Functions
-	File    string // of its mapping; "" where there is none
+	Name    string // the function that contains the code; inlined functions are in Stack.Functions
+	File    string // of its mapping; "" if it has none
 	BuildID string
 }
 
-// Stack is a sample's stack trace, the outermost frame first.
+// Stack is a sample's stack trace, outermost frame first.
 type Stack struct {
 	Frames    []Frame
-	Functions []string // the names of the frames, and of what was inlined there
-	Value     int64    // the first one that is no number of samples: nanoseconds of CPU
+	Functions []string // names of all functions, including inlined ones
+	Value     int64    // the first value that is not a number of samples: nanoseconds of CPU
 }
 
 // Stacks returns the samples of a profile, the most expensive first.
@@ -42,7 +42,7 @@ func Stacks(p *profile.Profile) []Stack {
 	return found
 }
 
-// frameOf returns the frame of a location, whose last line is the function that the code lies in.
+// frameOf returns the frame of a location. Its last line is the function that contains the code.
 func frameOf(l *profile.Location) Frame {
 	f := Frame{Name: "(no function)"}
 	if last := len(l.Line) - 1; last >= 0 && l.Line[last].Function != nil {
@@ -54,7 +54,7 @@ func frameOf(l *profile.Location) Frame {
 	return f
 }
 
-// inlinedAt returns what was inlined at a location, outermost first.
+// inlinedAt returns the functions inlined at a location, outermost first.
 func inlinedAt(l *profile.Location) (names []string) {
 	for _, line := range slices.Backward(l.Line[:max(len(l.Line)-1, 0)]) {
 		if line.Function != nil {
@@ -64,7 +64,7 @@ func inlinedAt(l *profile.Location) (names []string) {
 	return names
 }
 
-// OfCommand returns the stacks of the processes of one name, which is the root frame.
+// OfCommand returns the stacks of the processes with a name, which is the root frame.
 func OfCommand(all []Stack, comm string) []Stack {
 	var found []Stack
 	for _, s := range all {
@@ -84,7 +84,7 @@ func Total(all []Stack) int64 {
 	return sum
 }
 
-// Names returns the names of the frames, outermost first, without what was inlined.
+// Names returns the names of the frames, outermost first, without inlined functions.
 func (s Stack) Names() []string {
 	names := make([]string, 0, len(s.Frames))
 	for _, f := range s.Frames {
@@ -93,7 +93,7 @@ func (s Stack) Names() []string {
 	return names
 }
 
-// Has reports whether a function has that name, which may be one that was inlined.
+// Has reports whether the stack contains a function, which may be inlined.
 func (s Stack) Has(name string) bool { return slices.Contains(s.Functions, name) }
 
 // String implements fmt.Stringer.
@@ -101,7 +101,7 @@ func (s Stack) String() string {
 	return fmt.Sprintf("%d ms: %s", s.Value/1_000_000, strings.Join(s.Functions, " > "))
 }
 
-// Show renders the first stacks for a failed test.
+// Show formats the first stacks for a failed test.
 func Show(all []Stack, most int) string {
 	var text strings.Builder
 	for i, s := range all {

@@ -86,7 +86,7 @@ func (j *nameJudge) judge(t testing.TB, p *profile.Profile) {
 			j.kernelNames(locations)
 		case file == "[jit]":
 			j.jitNames(locations)
-		case file == "": // pprof's own mapping of what has none
+		case file == "": // pprof's own mapping for code without one
 			j.noNames(locations)
 		case file == j.programs.golang, file == j.programs.stripped:
 			j.goNames(t, filepath.Base(file), locations)
@@ -198,8 +198,7 @@ func (j *nameJudge) symbolsAt(t testing.TB, file string, l *profile.Location) []
 	return names
 }
 
-// stubsAt returns what objdump calls the stub of the procedure linkage table that
-// a location is in, nothing if it is in none.
+// stubsAt returns objdump's names of the stub of the procedure linkage table at a location, or none outside the table.
 func (j *nameJudge) stubsAt(t testing.TB, file string, l *profile.Location) (names []string) {
 	t.Helper()
 	stubs, ok := j.stubs[file]

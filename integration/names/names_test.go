@@ -51,7 +51,7 @@ func buildNamed(t testing.TB) named {
 	lab.Compile(t, "rustc", "-C", "opt-level=3", "-g", "-C", "symbol-mangling-version=v0",
 		"-o", n.generic, "testdata/names/generic.rs")
 	for path, flags := range map[string]string{n.golang: "-compressdwarf=false", n.stripped: "-s -w"} {
-		// Paths are compared: they are those of the sources, whatever GOFLAGS says.
+		// Paths are compared: they must be the paths of the sources, independent of GOFLAGS.
 		cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath=false", "-ldflags="+flags,
 			"-o", path, "./testdata/names/golang")
 		// The addr2line of Debian 12 cannot read DWARF 5.

@@ -72,7 +72,7 @@ func hexLines(addrs []uint64) string {
 	return b.String()
 }
 
-// unlessUnknown returns "" for what addr2line prints where it knows nothing.
+// unlessUnknown returns "" for addr2line's placeholder for unknown values.
 func unlessUnknown(s string) string {
 	if s == "??" {
 		return ""
@@ -88,8 +88,8 @@ func samePlaces(a, b []place) bool {
 	})
 }
 
-// goAddr2line returns what `go tool addr2line` says: the function that each
-// address lies in, with the file and line of the innermost one.
+// goAddr2line returns the output of `go tool addr2line`: the function at each address, with the file and line of the
+// innermost one.
 func goAddr2line(t testing.TB, file string, addrs []uint64) []place {
 	t.Helper()
 	cmd := exec.Command("go", "tool", "addr2line", file)
@@ -150,9 +150,8 @@ func (k kernelFunctions) names(addr uint64) (names []string) {
 	return names
 }
 
-// stubLine matches the head of a function in objdump's listing of the sections of
-// the procedure linkage table, and absoluteStub the name that it gives a stub of an
-// indirect function: the address of what chooses the function.
+// stubLine matches the head of a function in objdump's listing of the sections of the procedure linkage table.
+// absoluteStub matches its name for a stub of an indirect function: it contains the address of the resolver.
 var (
 	stubLine     = regexp.MustCompile(`(?m)^([0-9a-f]{16}) <(.*@plt)>:$`)
 	absoluteStub = regexp.MustCompile(`^\*ABS\*\+0x([0-9a-f]+)@plt$`)
@@ -186,8 +185,7 @@ func readStubs(t testing.TB, file string, table []lab.Symbol) []lab.Symbol {
 	return stubs
 }
 
-// stubSize is the size of a stub but for those of .plt.got, which are half as long
-// and follow one another.
+// stubSize is the size of a stub except in .plt.got, where stubs have half the size and are contiguous.
 const stubSize = 16
 
 // readPerfMap returns the functions that a just-in-time compiler has written down, in

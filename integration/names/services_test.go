@@ -29,11 +29,11 @@ type service struct {
 
 	runs  func(frame) bool // a frame of the language's runtime, named or not: the language was running
 	named func(frame) bool // a function of the language
-	// chain is functions that each request comes through, outermost first, with others between them. The last one
-	// is the handler, in source.
+	// chain lists functions on the path of each request, outermost first, possibly with other functions between them.
+	// The last one is the handler, in source.
 	chain []string
 	leaf  bool              // a leaf that has not made its frame yet is shown as its caller
-	calls map[string]string // the functions of source that the handler leads to, and the one that calls each
+	calls map[string]string // the functions of source that the handler leads to, each with its caller
 }
 
 // frame is a function of a stack as a profile shows it.
@@ -98,9 +98,9 @@ func unnamed(f frame) bool { return strings.HasPrefix(f.name, "[") }
 // method is how Java's methods are shown; the VM's own code has other names.
 var method = regexp.MustCompile(`^[\w$/]+(\.[\w$/<>]+)+$`)
 
-// TestServices profiles servers that answer requests, as their operators would. Stacks are whole; where a server's
-// language runs its functions are shown; a request's handler lies below those that lead to it; and the program's
-// functions call each other as its source says.
+// TestServices profiles servers that answer requests, as their operators would. Stacks are complete; if a server's
+// language runs, its functions are shown; a request's handler is below the functions that lead to it; and the program's
+// functions call each other according to its source.
 func TestServices(t *testing.T) {
 	testkit.Nightly(t, "the tests of Python, Java and Node.js check such chains of programs that do one thing")
 	need.Root(t)
@@ -159,8 +159,8 @@ func (s *service) try(t *retry.T, load *load, pid int) {
 // seen is numbers of samples.
 type seen struct {
 	all, whole     int
-	running, named int // where the language runs; of these, with a function of it
-	handler, chain int // in the program's handler; of these, with those that lead to it
+	running, named int // where the language runs; and with a function of the language
+	handler, chain int // in the program's handler; and with the functions that lead to it
 
 	functions map[string]int // of the program, but for the handler
 	wrong     []string       // what the program's source does not say

@@ -126,7 +126,7 @@ func add(table map[string]*share, comm string, frames, named int, weight float64
 	}
 }
 
-// sampled reports whether a process is one of those compared.
+// sampled reports whether a process is compared.
 func sampled(comm string) bool {
 	return strings.Contains(" fio xz openssl perl sort ", " "+comm+" ")
 }

@@ -17,7 +17,7 @@ import (
 // axeFolder is the variable that has the folder of axe-core's npm package.
 const axeFolder = "HEADWATER_AXE"
 
-// TestAxe: axe, which looks for what keeps people with disabilities out, finds nothing in any view of a flame graph:
+// TestAxe: axe, which looks for barriers for people with disabilities, finds no problem in any view of a flame graph:
 // light, dark, on a phone, with a menu or the list of keys open.
 func TestAxe(t *testing.T) {
 	axe := axeScript(t)
@@ -98,7 +98,7 @@ func axeScript(t *testing.T) string {
 	return string(axe)
 }
 
-// prefers makes the browser one of somebody who prefers light or dark pages.
+// prefers sets the browser's preference for light or dark pages.
 func (b *browser) prefers(t testing.TB, theme string) {
 	t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{

@@ -80,7 +80,7 @@ func changePage(t testing.TB, h *lab.Headwater, build string) string {
 	return "diff?build=" + url.QueryEscape(build) + "&" + strings.ReplaceAll(link, "&amp;", "&")
 }
 
-// waitForReport waits until what was found of a change is enough, and returns it.
+// waitForReport waits until the report of a change is sufficient, and returns it.
 func waitForReport(t testing.TB, h *lab.Headwater, build string, enough func(*compare.Report) bool) (link string,
 	r compare.Report) {
 	t.Helper()

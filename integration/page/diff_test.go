@@ -15,13 +15,13 @@ import (
 	"github.com/headwater/headwater/ebpf/flameview"
 )
 
-// TestDiffFile: the flame graph that headwater diff writes has colours and bounds where the profiles differ, loads
-// nothing, and violates no policy.
+// TestDiffFile: the flame graph that headwater diff writes has colours and bounds where the profiles differ, loads no
+// resources, and violates no policy.
 func TestDiffFile(t *testing.T) {
 	t.Parallel()
 	base, after := flameProfile(t), flameProfile(t)
 	base.DurationNanos, after.DurationNanos = 10e9, 10e9
-	for _, s := range after.Sample { // handle took twice as long, where it calls nothing
+	for _, s := range after.Sample { // handle took twice as long by itself
 		if s.Location[0].Line[0].Function.Name == "handle" {
 			s.Value[0] *= 2
 		}
@@ -42,7 +42,7 @@ func TestDiffFile(t *testing.T) {
 	b.do(t, chromedp.Navigate(address))
 	waitForFlame(t, b)
 	b.screenshot(t, "diff")
-	require.Equal(t, "rgb(247, 181, 104)", pixel(t, b, "handle")) // 60 % more with what it calls
+	require.Equal(t, "rgb(247, 181, 104)", pixel(t, b, "handle")) // 60 % more including its callees
 	require.Equal(t, "rgb(230, 232, 232)", pixel(t, b, "write"))
 	row := text(t, b, ".top tbody tr[data-certain=true]")
 	require.Contains(t, row, "handle")

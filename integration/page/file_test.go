@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 )
 
-// TestFile: a flame graph that headwater record writes is drawn from a file, with search and zoom,
-// loads nothing, and violates no policy.
+// TestFile: a flame graph that headwater record writes is drawn from a file, with search and zoom, loads no resources,
+// and violates no policy.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "flame.html")

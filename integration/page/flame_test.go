@@ -40,7 +40,7 @@ func waitForFlame(t testing.TB, b *browser) {
 	painted(t, b)
 }
 
-// painted waits until the page has drawn what it was told to.
+// painted waits until the page has drawn its changes.
 func painted(t testing.TB, b *browser) {
 	t.Helper()
 	result(t, b, chromedp.Evaluate[bool](
@@ -250,7 +250,7 @@ func checkColors(t *testing.T, b *browser) {
 	}
 }
 
-// checkTotals compares what is drawn and listed with the data.
+// checkTotals compares the drawn and listed values with the data.
 func checkTotals(t *testing.T, b *browser, server *httptest.Server) {
 	here, err := url.Parse(result(t, b, chromedp.Location()))
 	if err != nil {
@@ -313,7 +313,7 @@ func checkSearch(t *testing.T, b *browser) {
 	if rows := result(t, b, chromedp.Evaluate[int](`document.querySelectorAll(".top tbody tr").length`)); rows != 1 {
 		t.Errorf("%d functions are listed, not 1", rows)
 	}
-	// The samples of a frame below another one count once; a file and a binary are found too.
+	// The samples of nested matching frames count once; files and binaries are also searched.
 	for search, want := range map[string]string{
 		"main|do_syscall": "2 frames, 51.0 %", "python 3.11": "1 frame, 24.5 %", "map<int, ": "1 frame, 7.4 %",
 		"[V8": "0 frames, 0.0 %", "operator[](int const&)": "1 frame, 7.4 %",

@@ -15,8 +15,8 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 )
 
-// waitingServer shows time of threads that do not run: 600 samples wait for a lock, 300 for a file, and 100 for what is
-// not known.
+// waitingServer shows time of threads that do not run: 600 samples wait for a lock, 300 for a file, and 100 for an
+// unknown reason.
 func waitingServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	p := stackProfile(4, 4, func(i int) []int { return [][]int{{0, 1}, {0, 2}, {0, 1}, {0, 3}}[i] })

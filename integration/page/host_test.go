@@ -21,7 +21,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// hostConfig profiles the whole host as often as is usual, for its page alone.
+// hostConfig profiles the whole host at the usual rate, only for its page.
 const hostConfig = `
 pyroscope.ebpf "host" {
 	forward_to     = []
@@ -30,18 +30,18 @@ pyroscope.ebpf "host" {
 }
 `
 
-// Of the looks at a flame graph before which nobody looked.
+// The measurement of flame graphs that were not requested recently.
 const (
 	firstLooks = 5
-	// After that, the server has nothing left of looks before. It is a multiple of the 15 s after which profiles come,
-	// so that what these take is not taken for a part of a look.
+	// After this time, the server has dropped all earlier views. It is a multiple of the 15 s after which profiles
+	// arrive, so that their cost is not counted for a view.
 	forgotten = 75 * time.Second
 )
 
 // hostSeconds is how long the host is profiled, unless HEADWATER_HOST_SECONDS says otherwise.
 const hostSeconds = 30
 
-// sentTree asks for a flame graph, compressed as it is for browsers, and returns its size and what it says.
+// sentTree requests a flame graph, compressed like for browsers, and returns its size and contents.
 func sentTree(b *testing.B, address string) (size int, tree hostTree) {
 	b.Helper()
 	request, err := http.NewRequest(http.MethodGet, address, nil)
@@ -58,7 +58,7 @@ func sentTree(b *testing.B, address string) (size int, tree hostTree) {
 	return len(body), tree
 }
 
-// inflated decompresses what was sent.
+// inflated decompresses a response.
 func inflated(b *testing.B, data []byte) []byte {
 	b.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(data))
@@ -76,9 +76,9 @@ type hostTree struct {
 }
 
 // BenchmarkHostTree profiles the host while it runs the programs of integration/load that HEADWATER_HOST_LOAD names, if
-// any, and reports what the flame graph of that costs: KB as it is sent, and milliseconds of CPU that the server takes
-// to make it: the first one, and those after it, each of a range of its own, so that no answer is there already. From
-// all CPU time of the server it subtracts what profiling took meanwhile, by the rate of a whole interval before.
+// any, and reports the cost of its flame graph: KB as sent, and milliseconds of CPU that the server takes to make it:
+// for the first one, and for later ones, each with a different range, so that no answer is cached. From all CPU time of
+// the server it subtracts the cost of profiling in the same time, by the rate of a whole interval before.
 func BenchmarkHostTree(b *testing.B) {
 	need.Root(b)
 	seconds := hostSeconds
@@ -128,14 +128,14 @@ func BenchmarkHostTree(b *testing.B) {
 	h.Stop(b)
 }
 
-// cpuMeter measures the CPU time that a process takes for what it is asked.
+// cpuMeter measures the CPU time that a process takes for requests.
 type cpuMeter struct {
 	b    *testing.B
 	pid  int
-	rate float64 // of CPU time that it takes anyway
+	rate float64 // CPU use without requests
 }
 
-// observe measures what the process takes if it is asked nothing.
+// observe measures the CPU use of the process without requests.
 func (m *cpuMeter) observe(during time.Duration) {
 	m.b.Helper()
 	begun, before := time.Now(), m.total()
@@ -143,7 +143,7 @@ func (m *cpuMeter) observe(during time.Duration) {
 	m.rate = float64(m.total()-before) / float64(time.Since(begun))
 }
 
-// spent returns what the process takes while something is done, without what it takes anyway.
+// spent returns the CPU time of the process during do, without its use in the absence of requests.
 func (m *cpuMeter) spent(do func()) time.Duration {
 	m.b.Helper()
 	begun, before := time.Now(), m.total()

@@ -46,7 +46,7 @@ func stackProfile(n, functions int, stack func(i int) []int) *profile.Profile {
 	return p
 }
 
-// visibleNodes is a profile of 20,000 nodes, 40 deep, of which a window shows each.
+// visibleNodes is a profile of 20,000 nodes, 40 deep, all of which a window shows.
 func visibleNodes() *profile.Profile {
 	return stackProfile(500, 20_000, func(i int) (stack []int) {
 		for depth := range 40 {
@@ -86,8 +86,8 @@ func openTree(t testing.TB, b *browser, p *profile.Profile) float64 {
 		`performance.getEntriesByType("navigation")[0].domComplete`))
 }
 
-// TestLarge: what is done does not grow with what is not in sight. A pointer that moves draws no frames again, changes
-// between two pictures are drawn once, and a table of 100,000 functions has the rows that are seen.
+// TestLarge: the work does not grow with the invisible part. A moving pointer does not redraw frames, changes between
+// two frames of the display are drawn once, and a table of 100,000 functions contains only the visible rows.
 func TestLarge(t *testing.T) {
 	testkit.Nightly(t, "it counts paints of a large graph, TestFlame draws one")
 	b := openBrowser(t)
@@ -152,7 +152,7 @@ type traceEvent struct {
 	} `json:"args"`
 }
 
-// traced runs a script in the page, and returns what the browser traced meanwhile.
+// traced runs a script in the page, and returns the browser's trace of that time.
 func traced(t testing.TB, b *browser, script string) []traceEvent {
 	t.Helper()
 	var mu sync.Mutex
@@ -208,7 +208,7 @@ func busy(events []traceEvent) (sum work) {
 	})
 	slices.SortFunc(events, func(a, b traceEvent) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
 	scripts := []string{"FireAnimationFrame", "FunctionCall", "RunMicrotasks", "EventDispatch", "TimerFire"}
-	var scriptEnd, taskEnd float64 // of what is counted already: events lie in each other
+	var scriptEnd, taskEnd float64 // of the events counted so far: events are nested
 	for _, e := range events {
 		end := e.Timestamp + e.Duration
 		if slices.Contains(scripts, e.Name) && end > scriptEnd {
@@ -225,9 +225,9 @@ func busy(events []traceEvent) (sum work) {
 	return sum
 }
 
-// BenchmarkView reports what the browser's own tracing says of zoom, search and hover, of which there is one in each
-// frame: milliseconds of scripts, and of all work of the page's main thread, and the longest script, by the clock and
-// by its CPU time. 60 frames a second leave 16.7.
+// BenchmarkView reports the browser's own trace of zoom, search and hover, one action per display frame: milliseconds
+// of scripts, and of all work of the page's main thread, and the longest script, by wall clock and by CPU time. At 60
+// frames per second there are 16.7.
 func BenchmarkView(b *testing.B) {
 	const frames = 120
 	actions := []struct{ name, step string }{

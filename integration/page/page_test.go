@@ -89,7 +89,7 @@ func TestPage(t *testing.T) {
 	h.Stop(t)
 }
 
-// browser is a headless Chromium with one page, and what it complained about.
+// browser is a headless Chromium with one page, and its complaints.
 type browser struct {
 	ctx context.Context
 
@@ -175,7 +175,7 @@ func result[T any](t testing.TB, b *browser, action chromedp.Action[T]) T {
 	return answer
 }
 
-// waits waits until something is true of the page. While another page comes, nothing is.
+// waits waits until a condition of the page is true. While another page loads, it is false.
 func (b *browser) waits(t testing.TB, what, condition string) {
 	t.Helper()
 	testkit.Eventually(t, what, func() bool {
@@ -186,7 +186,7 @@ func (b *browser) waits(t testing.TB, what, condition string) {
 	})
 }
 
-// checkComplaints demands a quiet console and no request to anybody else.
+// checkComplaints requires a quiet console and no request to another origin.
 func (b *browser) checkComplaints(t testing.TB, origin string) {
 	t.Helper()
 	b.mu.Lock()

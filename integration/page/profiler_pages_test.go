@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestProfilerPages visits the pages of processes and health of a profiler: figures agree with tables, the search
-// changes both, and links lead from each to the others and to flame graphs.
+// TestProfilerPages visits a profiler's pages of processes and health: figures agree with tables, the search changes
+// both, and links lead from each page to the other pages and to flame graphs.
 func TestProfilerPages(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -63,7 +63,7 @@ func TestProfilerPages(t *testing.T) {
 	h.Stop(t)
 }
 
-// checkProcessSearch compares the figures with the sums of the table, of all and of what is searched for.
+// checkProcessSearch compares the figures with the sums of the table, for all processes and for a search.
 func checkProcessSearch(t *testing.T, page *uiPage) {
 	b := page.b
 	b.do(t, chromedp.Click(chromedp.CSS("#refresh"))) // figures stand still
@@ -95,7 +95,7 @@ func checkFigures(t *testing.T, b *browser) (samples, names int) {
 	return samples, len(shows.Rows)
 }
 
-// checkSearchStays: a refresh does not take what somebody types, nor where.
+// checkSearchStays: a refresh keeps the text that the user is typing, and the cursor.
 func checkSearchStays(t *testing.T, page *uiPage) {
 	b := page.b
 	require.Equal(t, "true", page.strings(`[document.querySelector("#refresh").checked]`)[0])

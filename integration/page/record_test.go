@@ -17,8 +17,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestRecordOnDemand has one process recorded next to a profiler that goes on: at the rate that is asked for, of that
-// process alone, and with times where the format has them.
+// TestRecordOnDemand records one process while a profiler continues: at the requested rate, only that process, and with
+// times if the format has them.
 func TestRecordOnDemand(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestLinksOutliveARestart asks for the same time before and after headwater is started again, once after it was told
-// to end and once after it was killed.
+// TestLinksOutliveARestart requests the same time before and after headwater is restarted, once after a signal to end
+// and once after a kill.
 func TestLinksOutliveARestart(t *testing.T) {
 	testkit.Nightly(t, "the package flamegraph tests what is read after a restart")
 	need.Root(t)
@@ -36,7 +36,7 @@ func TestLinksOutliveARestart(t *testing.T) {
 	require.Contains(t, want[1], `"hwrestart"`)
 	h.Stop(t)
 
-	h = startWithHistory(t, data, "1h") // nothing new comes
+	h = startWithHistory(t, data, "1h") // no new profiles arrive
 	testkit.Eventually(t, "the folder is read", func() bool { return rounds() >= 4 })
 	require.Zero(t, historyOf(t, h).History.Profiles)
 	for i, answer := range answersOf(t, h, trees) {

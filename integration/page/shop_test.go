@@ -27,7 +27,7 @@ const (
 type shopStack struct {
 	thread string
 	mean   float64
-	frames []string // "file:function"; the file of those without is the program's
+	frames []string // "file:function"; the default file is the program
 }
 
 // shopStacks are what the service shop does. A new build of its program, which comes after half of the rounds, has a
@@ -82,7 +82,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// shopStatus is the condition of the profiler: 300 of its 20,000 stacks are not whole, most of them of one library.
+// shopStatus is the condition of the profiler: 300 of its 20,000 stacks are incomplete, most of them in one library.
 func shopStatus() flamegraph.Status {
 	var stats ebpf.Stats
 	stats.Expected, stats.Delivered = 20_000, 20_000
@@ -124,7 +124,7 @@ func (s *shop) addRound(t *testing.T, end time.Time, pid uint32, build string, f
 	}})
 }
 
-// count adds to what is known of the profiles.
+// count adds a stack to the expected values of the profiles.
 func (s *shop) count(stack shopStack, n float64) {
 	s.samples[""] += n
 	s.samples["thread "+stack.thread] += n

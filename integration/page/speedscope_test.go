@@ -28,8 +28,8 @@ import (
 // speedscopeFolder is the variable that has the folder of speedscope's npm package.
 const speedscopeFolder = "HEADWATER_SPEEDSCOPE"
 
-// TestSpeedscope: speedscope, which reads the formats of other tools as well as its own, shows for each of them the
-// share of each function that headwater report shows.
+// TestSpeedscope: speedscope, which reads its own format and formats of other tools, shows the same share of each
+// function as headwater report, for every format.
 func TestSpeedscope(t *testing.T) {
 	folder := os.Getenv(speedscopeFolder)
 	if folder == "" {

@@ -19,8 +19,8 @@ import (
 // mostActions is how many actions a task may take, from the overview on.
 const mostActions = 4
 
-// TestTasks does what a person on call does with the page, by pointer and keyboard alone, and compares the answers that
-// the page gives with the profiles that were made.
+// TestTasks does the tasks of a person on call with the page, only by pointer and keyboard, and compares the page's
+// answers with the profiles.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -61,7 +61,7 @@ type hand struct {
 	actions []string
 }
 
-// click clicks on the element whose text begins so.
+// click clicks on the element whose text starts with text.
 func (h *hand) click(selector, text string) {
 	h.t.Helper()
 	h.actions = append(h.actions, "click "+selector+" "+text)
@@ -86,7 +86,7 @@ func (h *hand) key(key string) {
 	painted(h.t, h.b)
 }
 
-// types types a text. If Enter leads to another page, the browser may not answer for the key any more.
+// types types a text. If Enter leads to another page, the browser may no longer answer for the key.
 func (h *hand) types(text string) {
 	h.t.Helper()
 	h.actions = append(h.actions, fmt.Sprintf("type %q", text))

@@ -32,14 +32,14 @@ import (
 // the newest range, and what that page says that it needs.
 type visitor struct {
 	base     string // of the profiler's page
-	query    string // what is chosen
+	query    string // the selection
 	minutes  int    // of the range
 	mode     string // both, table, search or sandwich
 	requests *atomic.Int64
 	bytes    *atomic.Int64
 }
 
-// visitors are ten views that differ in what they show.
+// visitors returns ten views with different contents.
 func visitors(base string, names []string) (all []*visitor) {
 	requests, bytes := new(atomic.Int64), new(atomic.Int64)
 	add := func(query string, minutes int, mode string) {
@@ -59,13 +59,13 @@ func visitors(base string, names []string) (all []*visitor) {
 	return all
 }
 
-// get returns what is at an address, decompressed.
+// get returns the contents of an address, decompressed.
 func (v *visitor) get(address string) ([]byte, error) {
 	r, err := http.NewRequest(http.MethodGet, v.base+strings.TrimPrefix(address, "./"), nil)
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Accept-Encoding", "gzip") // said by hand, it is not undone, so that what is sent can be counted
+	r.Header.Set("Accept-Encoding", "gzip") // explicit: then the response stays compressed, and its size can be counted
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (v *visitor) get(address string) ([]byte, error) {
 	return data, err
 }
 
-// counter counts what is read.
+// counter counts the bytes that are read.
 type counter struct {
 	io.Reader
 	bytes *atomic.Int64
@@ -115,7 +115,7 @@ func (v *visitor) look() (wait time.Duration, err error) {
 	if err := json.Unmarshal(newest, &line); err != nil {
 		return 0, err
 	}
-	if len(line.To) == 0 { // nothing is there yet
+	if len(line.To) == 0 { // there is no data yet
 		return time.Duration(line.Interval) * time.Millisecond, nil
 	}
 	to, last := line.To[len(line.To)-1], ""
@@ -147,7 +147,7 @@ func (v *visitor) look() (wait time.Duration, err error) {
 	return time.Duration(line.Refresh) * time.Millisecond, err
 }
 
-// functions asks for the table, as the view does whose graph has folded frames, and for what comes after it.
+// functions requests the table, like the view of a graph with folded frames, and the following data.
 func (v *visitor) functions(address string) error {
 	if v.mode == "both" {
 		return nil
@@ -229,9 +229,10 @@ func residentMB(t *testing.T, pid int) float64 {
 	return kb * 1024 / 1e6
 }
 
-// TestTenViews keeps ten live views of a profiler open, and measures it before, meanwhile and after, and another one
-// that nobody looks at: what both take changes with what the host does. With HEADWATER_VIEWS_SECONDS it does so for
-// that long at the usual interval, while many programs run; make test only sees that all views are answered.
+// TestTenViews keeps ten live views of a profiler open, and measures the profiler before, during and after, together
+// with a second profiler without views: the use of both changes with the load of the host. With HEADWATER_VIEWS_SECONDS
+// it does so for that long at the usual interval, while many programs run; make test only checks that all views are
+// answered.
 func TestTenViews(t *testing.T) {
 	testkit.Nightly(t, "TestViews and TestFlame ask the same pages, one at a time")
 	t.Parallel()
@@ -273,14 +274,14 @@ func TestTenViews(t *testing.T) {
 	save(map[string]any{"phases": phases})
 }
 
-// startLoad runs a set of programs, none if it is "", for some seconds or until end, and leaves none of them.
+// startLoad runs a set of programs, none if it is "", for some seconds or until end, and leaves none running.
 func startLoad(t *testing.T, set string, seconds int) (end func()) {
 	t.Helper()
 	if set == "" {
 		return func() {}
 	}
 	load := lab.Start(t, exec.Command("../load", set, strconv.Itoa(seconds)))
-	end = sync.OnceFunc(func() { // it ends what it has started
+	end = sync.OnceFunc(func() { // it ends its child processes
 		load.Signal(t, syscall.SIGTERM)
 		load.Wait(t, time.Minute)
 	})

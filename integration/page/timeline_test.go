@@ -81,7 +81,7 @@ func waitForTimeline(t *testing.T, b *browser) {
 	})
 }
 
-// checkBars compares the drawing with what was sampled: the last interval has the tallest bars.
+// checkBars compares the drawing with the samples: the last interval has the tallest bars.
 func checkBars(t *testing.T, b *browser) {
 	heights := result(t, b, chromedp.Evaluate[[]float64](
 		`[...document.querySelectorAll("#timeline rect[class^=group]")].map(r => r.height.baseVal.value)`))
@@ -148,7 +148,7 @@ func waitForRange(t *testing.T, b *browser, end time.Time, names string, from, t
 }
 
 func checkDrag(t *testing.T, b *browser, end time.Time) {
-	b.waits(t, "the view has a mode", // it may write what it had into the address once more
+	b.waits(t, "the view has a mode", // it may write its state into the address once more
 		`(location.hash = "mode=both", document.querySelector("#flame").view.state.mode === "both")`)
 	drag(t, b, 2.1, 5.9, 0)
 	waitForRange(t, b, end, "from,to", 2, 6)

@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// uiConfig has components with and without work, a custom component, an import, references to what takes data and to
-// what gives it, a secret, and a value that looks like markup.
+// uiConfig has components with and without work, a custom component, an import, references to receivers and to exports,
+// a secret, and a value that looks like markup.
 const uiConfig = `
 pyroscope.write "nowhere" {
 	endpoint {
@@ -144,8 +144,8 @@ func TestUI(t *testing.T) {
 	h.Stop(t)
 }
 
-// checkDebugInfo opens the debug info, which begins closed, by keyboard. A refresh leaves it open, and the focus where
-// it is.
+// checkDebugInfo opens the debug info, which is initially closed, by keyboard. A refresh leaves it open, and keeps the
+// focus.
 func checkDebugInfo(t *testing.T, page *uiPage) {
 	const section = `document.querySelector("details[data-key='Debug info']")`
 	if open := page.strings(`[` + section + `.open]`); open[0] != "false" {
@@ -156,7 +156,7 @@ func checkDebugInfo(t *testing.T, page *uiPage) {
 	page.wait(section + `.open`)
 	page.b.screenshot(t, "ui-debug")
 	page.checkNames()
-	// The page that a refresh brings is another one, of which the mark of this one is gone.
+	// A refresh loads a new page, without the mark of this one.
 	result(t, page.b, chromedp.Evaluate[any](section+`.dataset.mark = "before"`))
 	page.wait(section + `.dataset.mark === undefined`)
 	kept := page.strings(`[` + section + `.open && document.activeElement.parentElement === ` + section + `]`)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnfold: a click on a folded frame asks the server for what is in it. What was shown before is as it was.
+// TestUnfold: a click on a folded frame requests its contents from the server. The view before is unchanged.
 func TestUnfold(t *testing.T) {
 	t.Parallel()
 	server := flameServer(t)
@@ -29,7 +29,7 @@ func TestUnfold(t *testing.T) {
 	b.checkComplaints(t, server.URL)
 }
 
-// unfoldTiny clicks on the folded frame of flameProfile, and checks what is shown then.
+// unfoldTiny clicks on the folded frame of flameProfile, and checks the result.
 func unfoldTiny(t *testing.T, b *browser) {
 	t.Helper()
 	at := flameBox(t, b, "(14,000 more)")

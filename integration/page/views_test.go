@@ -53,7 +53,7 @@ func pick(t testing.TB, b *browser, frame, entry string) {
 	clickText(t, b, "#menu button", entry)
 }
 
-// clickText clicks on the element whose text begins so.
+// clickText clicks on the element whose text starts with text.
 func clickText(t testing.TB, b *browser, selector, text string) {
 	t.Helper()
 	at := placeOf(t, b, selector, text)
@@ -61,7 +61,7 @@ func clickText(t testing.TB, b *browser, selector, text string) {
 	painted(t, b)
 }
 
-// placeOf brings the element whose text begins so into sight, and returns where its middle is in the window.
+// placeOf scrolls the element whose text starts with text into view, and returns its centre in the window.
 func placeOf(t testing.TB, b *browser, selector, text string) []float64 {
 	t.Helper()
 	at := result(t, b, chromedp.Evaluate[[]float64](fmt.Sprintf(`(() => {
@@ -134,7 +134,7 @@ func checkFilters(t *testing.T, b *browser) {
 	require.Greater(t, flameBox(t, b, "do_syscall_64").Y, flameBox(t, b, "handle").Y)
 	require.Equal(t, flameBox(t, b, "handle").Y+19, flameBox(t, b, "do_syscall_64").Y)
 	b.screenshot(t, "filters")
-	clickText(t, b, ".filters button", "×") // the first is that of focus
+	clickText(t, b, ".filters button", "×") // the first one belongs to focus
 	near(t, framesOf(t, b, "main"), map[string]float64{"main": 1040. / 2040, "group0": 500. / 2040, "write": 0})
 	b.do(t, chromedp.Click(chromedp.CSS("#reset")))
 	painted(t, b)
@@ -260,7 +260,7 @@ func checkLetters(t *testing.T, b *browser) {
 	require.False(t, result(t, b, chromedp.Evaluate[bool](`document.querySelector("#help").open`)))
 }
 
-// checkLink: who opens the address of a view sees the same, and is told what the profile has no more.
+// checkLink: the address of a view opens the same view, and a message names the parts that the profile no longer has.
 func checkLink(t *testing.T, b *browser, address string) {
 	pick(t, b, "main", "Focus")
 	pick(t, b, "write", "Hide")

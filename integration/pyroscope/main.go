@@ -1,10 +1,10 @@
 // Command pyroscope is a Pyroscope server for tests: the distributor, one ingester and the querier of Pyroscope in one
-// process, on one port of HTTP, with storage in one folder. It leaves out what the tests do not use, because that is
-// two thirds of what a build of Pyroscope compiles: the object stores of clouds, the compactor, the store gateway, the
-// query frontend and its scheduler, the storage called V2, gossip, tracing, recordings of Java, usage statistics, and
-// the pages.
+// process, on one HTTP port, with storage in one folder. It leaves out the parts that the tests do not use, which are
+// two thirds of the code in a build of Pyroscope: the object stores of clouds, the compactor, the store gateway, the
+// query frontend and its scheduler, the storage called V2, gossip, tracing, Java recordings, usage statistics, and the
+// pages.
 //
-// It takes the flags of Pyroscope. Those of the parts that it does not have are accepted and do nothing.
+// It accepts the flags of Pyroscope. Flags for missing parts have no effect.
 package main
 
 import (
@@ -50,7 +50,7 @@ import (
 	"github.com/grafana/pyroscope/pkg/validation"
 )
 
-// config has the configurations of the parts of Pyroscope that the server has.
+// config holds the configurations of the server's parts.
 type config struct {
 	level       dslog.Level
 	address     string
@@ -63,7 +63,7 @@ type config struct {
 	limits      validation.Limits
 }
 
-// ignored are the flags of other parts of Pyroscope, and the prefixes of such flags.
+// ignored are flags for missing parts of Pyroscope, and prefixes of such flags.
 var ignored = []string{"target", "server.", "memberlist.", "query-frontend.", "storage.", "compactor.",
 	"blocks-storage.", "self-profiling.", "usage-stats.", "tracing.", "overrides-exporter.", "query-scheduler.",
 	"store-gateway."}
@@ -114,13 +114,13 @@ func parse(args []string) (*config, error) {
 	lifecycler.ListenPort = c.port
 	c.distributor.DistributorRing.KVStore.Store = "inmemory"
 	c.distributor.DistributorRing.ListenPort = c.port
-	// There is no gRPC, by which the health of other processes would be asked for.
+	// Health checks of other processes use gRPC, which this server does not have.
 	c.distributor.PoolConfig.HealthCheckIngesters = false
 	c.querier.PoolConfig.HealthCheckIngesters = false
 	return c, c.limits.Validate()
 }
 
-// run serves until a signal asks it to end, and then writes what is in memory to the folder.
+// run serves until a signal ends it, and then writes the data in memory to the folder.
 func run(c *config) error {
 	logger := log.With(level.NewFilter(log.NewLogfmtLogger(log.NewSyncWriter(os.Stderr)), c.level.Option),
 		"ts", log.DefaultTimestampUTC)
@@ -131,7 +131,7 @@ func run(c *config) error {
 		return err
 	}
 
-	if err := os.MkdirAll(c.storage.DataPath, 0o777); err != nil { // which the ingester looks into before it makes it
+	if err := os.MkdirAll(c.storage.DataPath, 0o777); err != nil { // the ingester reads it before it creates it
 		return err
 	}
 	ingesters, err := ring.New(c.ingester.LifecyclerConfig.RingConfig, "ingester", "ring", logger,
@@ -180,7 +180,7 @@ func run(c *config) error {
 	})
 	server := &http.Server{
 		Handler: middleware.Merge(util.RecoveryHTTPMiddleware, featureflags.ClientCapabilitiesHttpMiddleware()).Wrap(mux),
-		// The parts talk to each other by HTTP/2 without TLS, as the server's own clients do.
+		// The parts talk to each other over HTTP/2 without TLS, like the server's clients.
 		Protocols: &http.Protocols{},
 	}
 	server.Protocols.SetHTTP1(true)
@@ -207,11 +207,11 @@ func run(c *config) error {
 	}
 	wait, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	server.Shutdown(wait) // which closes the port at once, and then waits for clients
+	server.Shutdown(wait) // closes the port at once, then waits for clients
 	return end
 }
 
-// handle registers the handlers of the parts as Pyroscope's package api does.
+// handle registers the handlers of the parts like Pyroscope's package api.
 func handle(mux *http.ServeMux, c *config, limits *validation.Overrides, logger log.Logger, auth connect.HandlerOption,
 	stores *ingester.Ingester, pushes *distributor.Distributor, queries *querier.Querier) {
 	recovery := connect.WithInterceptors(util.RecoveryInterceptor)

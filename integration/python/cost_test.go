@@ -15,9 +15,9 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// BenchmarkFrame measures what a frame of Debian's Python costs in the BPF program, as ns/frame: each CPU is busy below
-// calls of as many functions, all different, first of few and then of many, and what their samples differ by is that of
-// the frames. Run it with nothing else on the machine:
+// BenchmarkFrame measures the cost of a frame of Debian's Python in the BPF program, as ns/frame: each CPU is busy
+// below calls of many functions, all different, first few and then many, and the difference between their samples is
+// the cost of the frames. Run it on an otherwise idle machine:
 //
 //	go test -run '^$' -bench Frame -benchtime 5x ./integration/python
 func BenchmarkFrame(b *testing.B) {

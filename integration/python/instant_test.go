@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// instantReport is what is of interest of the report of integration/instant.
+// instantReport is the relevant part of the report of integration/instant.
 type instantReport struct {
 	Python struct {
 		Stacks   int      `json:"stacks"`
@@ -63,8 +63,8 @@ func TestSameInstant(t *testing.T) {
 		t.Run(work, func(t *testing.T) {
 			t.Parallel()
 			report := filepath.Join(t.TempDir(), "report.json")
-			// What faulthandler does for a sample takes some of the 5 ms between two: at a higher rate the program
-			// hardly goes on.
+			// faulthandler's work for a sample takes some of the 5 ms between two samples: at a higher rate the program
+			// would hardly make progress.
 			cmd := exec.Command(binary, "-python", "-rate", "199", "-json", report, "--",
 				"/usr/bin/python3", library, work, seconds)
 			if out, err := cmd.CombinedOutput(); err != nil {

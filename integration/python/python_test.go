@@ -33,7 +33,7 @@ func pythons() []string {
 // evaluation is the native function that runs Python functions.
 const evaluation = "_PyEval_EvalFrameDefault"
 
-// ways are those of testdata/busy.py, and how many native evaluation frames a stack has at least.
+// ways are the ways in testdata/busy.py, with the minimum number of native evaluation frames in a stack.
 var ways = []struct {
 	name        string
 	evaluations int
@@ -42,8 +42,8 @@ var ways = []struct {
 	{"threads", 1}, {"fork", 1}, {"processes", 1}, {"deep", 1}, {"without_gil", 1},
 }
 
-// TestWays: whatever way a function was called, its stack is the one that the program has
-// printed, and lies whole among the native frames.
+// TestWays: for every way to call a function, its stack equals the one that the program has printed, and is complete
+// among the native frames.
 func TestWays(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "python3")
@@ -53,7 +53,7 @@ func TestWays(t *testing.T) {
 		for _, way := range ways {
 			p := newProgram(t, way.name, way.evaluations, python)
 			if python != pythons()[0] {
-				p.evaluations = 0 // the loop may lie in its cold part, which has no name when it is stripped
+				p.evaluations = 0 // the loop may be in its cold part, which has no name after stripping
 			}
 			programs = append(programs, p)
 		}
@@ -64,7 +64,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestDisabled: the argument leaves the native frames alone.
+// TestDisabled: the argument only leaves the native frames.
 func TestDisabled(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "python3")
@@ -105,7 +105,7 @@ func TestEmbedded(t *testing.T) {
 	p.check(t)
 }
 
-// TestGreenlets: the stack of a greenlet ends where that began, whoever switches to it and from where.
+// TestGreenlets: the stack of a greenlet ends at its start, independent of the code that switches to it.
 func TestGreenlets(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "python3", "/usr/lib/python3/dist-packages/greenlet/__init__.py")
@@ -154,7 +154,7 @@ func newProgram(t *testing.T, way string, evaluations int, python string) *progr
 		cmd: exec.Command(python, script, way)}
 }
 
-// container is the ID that the cgroup has as those of containers have it.
+// container returns the ID in the cgroup, in the form of a container's ID.
 func (p *program) container() string { return fmt.Sprintf("%x", sha256.Sum256([]byte(p.name))) }
 
 func (p *program) start(t *testing.T) {
@@ -237,7 +237,7 @@ func profilePrograms(t *testing.T, programs []*program) {
 	}
 }
 
-// check judges what was sampled of the program.
+// check judges the samples of the program.
 func (p *program) check(t *testing.T) {
 	t.Helper()
 	said := p.said()
@@ -258,15 +258,15 @@ func (p *program) check(t *testing.T) {
 	}
 }
 
-// comparison is what came of the samples of a program.
+// comparison is the result for the samples of a program.
 type comparison struct {
 	inPython int      // samples with a native evaluation frame
-	named    int      // those with frames of Python
-	right    int      // of those that had printed their stack, those that show the same
-	noLine   int      // of those, the ones that differ only in that a frame has no line
-	other    int      // of those, the others
-	loops    int      // of these, those with as many native evaluation frames by their name
-	wrong    []string // what the others show
+	named    int      // samples with frames of Python
+	right    int      // samples whose stack has been printed
+	noLine   int      // samples that only differ by a frame without a line
+	other    int      // all other samples
+	loops    int      // of right, those with at least as many native evaluation frames as expected
+	wrong    []string // descriptions of other
 }
 
 // compareStacks compares samples with the stacks that threads of the program have printed.
@@ -334,7 +334,7 @@ func lacksLine(frames, said []string, runs bool) bool {
 	})
 }
 
-// whole reports whether a native stack goes on to where threads and programs begin.
+// whole reports whether a native stack reaches the start of a thread or program.
 func whole(native []string) bool {
 	root := native[len(native)-1]
 	return root == "_start" || strings.HasPrefix(root, embedded+"+") || strings.Contains(root, "clone") ||
@@ -378,8 +378,8 @@ type sample struct {
 	native, python []string // as of framesOf
 }
 
-// start profiles programs by options until the test ends, the whole host if there are none. It does so before they
-// begin.
+// start profiles programs with options until the test ends, or the whole host if there are none. It starts before the
+// programs do.
 func start(t *testing.T, o ebpf.Options, programs ...*program) *ebpf.Session {
 	t.Helper()
 	o.Comm, o.SampleRate, o.KernelStacks, o.TargetsOnly = ebpf.CommLabel, 497, false, len(programs) > 0
@@ -395,9 +395,9 @@ func start(t *testing.T, o ebpf.Options, programs ...*program) *ebpf.Session {
 	return session
 }
 
-// collect returns what a session has sampled since the last call, by the name of the program, of the process for the
-// whole host. It returns nothing if the session says that it did not wait for a file: names and stacks may lack what is
-// in it.
+// collect returns a session's samples since the last call, by the name of the program, or of the process for the whole
+// host. It returns no samples if the session did not wait for a file: then names and stacks may lack the file's
+// information.
 func collect(t *testing.T, session *ebpf.Session) map[string][]sample {
 	t.Helper()
 	late := session.Stats().FilesLate

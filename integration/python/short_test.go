@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestShortLived runs a script that lives for a moment, again and again: its samples have the
-// names of its functions although nobody can ask it any more.
+// TestShortLived runs a short-lived script repeatedly: its samples have the names of its functions although it can no
+// longer be read.
 func TestShortLived(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "python3")

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is what the figures are of.
+// Machine describes the machine of a measurement.
 type Machine struct {
 	CPU          string `json:"cpu"` // the model's name
 	CPUs         int    `json:"cpus"`
@@ -39,9 +39,8 @@ func thisMachine() (Machine, error) {
 	return m, err
 }
 
-// parseModel returns the name of the CPU model in /proc/cpuinfo, with family and
-// model, which tell apart what virtual machines call by one name. On arm64 there are
-// only the numbers of implementer and part.
+// parseModel returns the name of the CPU model in /proc/cpuinfo, with family and model, which distinguish CPUs that
+// virtual machines report under the same name. On arm64 there are only the numbers of implementer and part.
 func parseModel(cpuinfo string) string {
 	fields := map[string]string{}
 	lines := bufio.NewScanner(strings.NewReader(cpuinfo))
@@ -58,8 +57,8 @@ func parseModel(cpuinfo string) string {
 	return "unknown"
 }
 
-// tree returns the commit that the working directory is at, and whether files differ
-// from it. Records themselves do not count: several are written one after another.
+// tree returns the commit of the working directory, and whether files differ from it. Records themselves do not count,
+// because several are written one after another.
 func tree() (commit string, dirty bool, err error) {
 	out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
@@ -74,20 +73,20 @@ func tree() (commit string, dirty bool, err error) {
 	return commit, len(out) > 0, nil
 }
 
-// Load is how busy a machine is.
+// Load describes how busy a machine is.
 type Load struct {
-	Average [3]float64 `json:"load_average"` // of 1, 5 and 15 minutes
-	CPU     float64    `json:"cpu_percent"`  // of all CPUs' time that is in use, this process aside
+	Average [3]float64 `json:"load_average"` // over 1, 5 and 15 minutes
+	CPU     float64    `json:"cpu_percent"`  // share of all CPUs' time in use, without this process
 }
 
 const (
-	lookTime = 2 * time.Second // at what else runs
+	lookTime = 2 * time.Second // time to observe other processes
 	busyFrom = 10              // percent
 )
 
 func (l Load) busy() bool { return l.CPU > busyFrom }
 
-// readLoad watches the machine for a while in which the caller does nothing.
+// readLoad observes the machine for lookTime, during which the caller must be idle.
 func readLoad() (l Load, err error) {
 	before, err := readTicks()
 	if err != nil {
@@ -112,7 +111,7 @@ func readLoad() (l Load, err error) {
 	return l, nil
 }
 
-// ticks are how the CPUs have spent their time so far.
+// ticks are the CPUs' times so far, by use.
 type ticks struct{ idle, steal, total uint64 }
 
 func readTicks() (ticks, error) {
@@ -123,8 +122,8 @@ func readTicks() (ticks, error) {
 	return parseTicks(string(stat))
 }
 
-// parseTicks reads the first line of /proc/stat, see proc(5): user, nice, system,
-// idle, iowait, irq, softirq, steal. What follows is in these already.
+// parseTicks parses the first line of /proc/stat, see proc(5): user, nice, system, idle, iowait, irq, softirq, steal.
+// The columns after these are already included in them.
 func parseTicks(stat string) (t ticks, err error) {
 	line, _, _ := strings.Cut(stat, "\n")
 	words := strings.Fields(line)
@@ -148,12 +147,12 @@ func parseTicks(stat string) (t ticks, err error) {
 	return t, nil
 }
 
-// usedUntil returns the share of the time that CPUs were not idle, in percent.
+// usedUntil returns the share of the time in which CPUs were not idle, in percent.
 func (t ticks) usedUntil(later ticks) float64 {
 	return percent(later.total-t.total-(later.idle-t.idle), later.total-t.total)
 }
 
-// stealUntil returns the share that the hypervisor gave to others, in percent.
+// stealUntil returns the share that the hypervisor gave to other machines, in percent.
 func (t ticks) stealUntil(later ticks) float64 {
 	return percent(later.steal-t.steal, later.total-t.total)
 }

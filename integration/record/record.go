@@ -1,10 +1,8 @@
-// Package record saves what was measured together with what is needed to judge
-// it and to repeat it: the command, the commit, the machine, and how busy the
-// machine was with other work.
+// Package record saves measurements together with the information that is needed to judge and repeat them: the command,
+// the commit, the machine, and the machine's load from other processes.
 //
-// A command that measures calls [Start] first and [Recorder.Save] last. A test
-// calls [Test]. The files lie in docs/results, and the tables of the documents
-// are made of them by integration/figures.
+// A command that measures calls [Start] first and [Recorder.Save] last. A test calls [Test]. The files are in
+// docs/results, and integration/figures generates the tables of the documents from them.
 package record
 
 import (
@@ -21,33 +19,31 @@ import (
 
 // Record is one file of docs/results.
 type Record struct {
-	Date    time.Time `json:"date"`    // when measuring began, UTC
-	Command string    `json:"command"` // what repeats it, in the root of the repository
+	Date    time.Time `json:"date"`    // start of the measurement, UTC
+	Command string    `json:"command"` // command that repeats it, run in the root of the repository
 	Commit  string    `json:"commit"`
-	Dirty   bool      `json:"dirty"` // the tree had changes that are not in the commit
+	Dirty   bool      `json:"dirty"` // the tree had uncommitted changes
 	Go      string    `json:"go"`    // version of the toolchain
 	Machine Machine   `json:"machine"`
 
-	// Busy is set if anything else used the CPUs before or after: figures of time
-	// are then provisional.
+	// Busy is set if other processes used the CPUs before or after the measurement: its times are then provisional.
 	Busy    bool    `json:"busy"`
 	Before  Load    `json:"before"`
 	After   Load    `json:"after"`
-	Seconds float64 `json:"seconds"`       // that measuring took
-	Steal   float64 `json:"steal_percent"` // CPU time that the hypervisor gave to others meanwhile
+	Seconds float64 `json:"seconds"`       // duration of the measurement
+	Steal   float64 `json:"steal_percent"` // CPU time that the hypervisor gave to other machines
 
-	Values json.RawMessage `json:"values"` // as the command defines them
+	Values json.RawMessage `json:"values"` // defined by the command
 }
 
-// Recorder is a record in the making.
+// Recorder is a record in preparation.
 type Recorder struct {
 	record Record
 	ticks  ticks
 }
 
-// Start notes the circumstances of a measurement that is about to begin. It takes
-// as long as it needs to see what else runs, two seconds. The command is what a
-// reader types; a path of this machine does not belong in it.
+// Start records the circumstances of a measurement that is about to start. It takes two seconds to observe other
+// processes. command is the command that a reader types; it must not contain a path of this machine.
 func Start(command string) (*Recorder, error) {
 	r := &Recorder{record: Record{Date: time.Now().UTC().Truncate(time.Second), Command: command, Go: runtime.Version()}}
 	var err error
@@ -65,11 +61,11 @@ func Start(command string) (*Recorder, error) {
 	return r, err
 }
 
-// ErrBusy is the answer of [Recorder.Quiet] on a machine that does other work.
+// ErrBusy is the error of [Recorder.Quiet] on a machine that is busy with other processes.
 var ErrBusy = errors.New("other processes use the CPUs")
 
-// Quiet returns an error that wraps [ErrBusy] if other work used more than a tenth
-// of the CPU time before the start.
+// Quiet returns an error that wraps [ErrBusy] if other processes used more than a tenth of the CPU time before the
+// start.
 func (r *Recorder) Quiet() error {
 	if r.record.Busy {
 		return fmt.Errorf("%w: %.0f %% of their time, load average %.2f; "+
@@ -79,9 +75,8 @@ func (r *Recorder) Quiet() error {
 	return nil
 }
 
-// Save adds what was measured, how the machine was meanwhile and afterwards, and
-// writes the record to a file. It may be called again and again with more values. Paths
-// in the user's home directory begin with ~ there.
+// Save adds the values, and the state of the machine during and after the measurement, and writes the record to a file.
+// It may be called repeatedly, with more values. In the file, paths in the user's home directory start with ~.
 func (r *Recorder) Save(path string, values any) error {
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -156,19 +151,18 @@ func (r *Record) complete() error {
 	return nil
 }
 
-// Directory is where the environment asks tests to save their records, if it does.
+// Directory is the environment variable with the directory in which tests save their records, if it is set.
 const Directory = "RECORD"
 
-// T is the part of testing.TB that is needed here.
+// T is the required part of testing.TB.
 type T interface {
 	Helper()
 	Fatalf(format string, arguments ...any)
 	Failed() bool
 }
 
-// Test starts the record of a test's result and returns the function that saves it
-// as NAME.json in the directory that the environment variable RECORD names. Without
-// the variable nothing is done. A test that has failed is not saved.
+// Test starts the record of a test's result and returns the function that saves it as NAME.json in the directory named
+// by the environment variable RECORD. Without the variable the function has no effect. It does not save a failed test.
 func Test(t T, name, command string) (save func(values any)) {
 	t.Helper()
 	dir := os.Getenv(Directory)

@@ -51,8 +51,8 @@ func brokenRules() []brokenRule {
 	}
 }
 
-// TestBrokenRules builds the verifier with one rule broken after another. It notices each,
-// and finds nothing with no rule broken.
+// TestBrokenRules builds the verifier with one rule broken after another. It detects each, and reports no error if no
+// rule is broken.
 func TestBrokenRules(t *testing.T) {
 	testkit.Nightly(t, "TestVerify finds nothing in more programs with no rule broken; the rest tests the verifier")
 	t.Parallel()

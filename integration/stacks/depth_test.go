@@ -89,7 +89,7 @@ func checkWhole(t testing.TB, all []lab.Stack) {
 	}
 }
 
-// checkCut demands stacks of as many frames as Pyroscope keeps, one of which stands for the others.
+// checkCut requires stacks of as many frames as Pyroscope keeps, with one frame in place of the missing ones.
 func checkCut(t testing.TB, all []lab.Stack) {
 	t.Helper()
 	for _, s := range all {

@@ -17,11 +17,11 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// closedProgram is a program into which nothing can be preloaded.
+// closedProgram is a program that cannot have a library preloaded.
 type closedProgram struct {
 	name  string
 	flags []string
-	user  int // whose the file is, with the set-user-ID bit; 0: it has none
+	user  int // owner of the set-user-ID file; 0: no set-user-ID bit
 }
 
 func closedPrograms() []closedProgram {
@@ -50,7 +50,7 @@ func (p closedProgram) build(t testing.TB) string {
 	return path
 }
 
-// falseAlarms is how often the test of distributions may fail though nothing is wrong.
+// falseAlarms is the probability that the test of distributions fails without an error.
 const falseAlarms = 0.001
 
 // distribution compares the stacks of a program with perf's for some seconds. It returns
@@ -68,9 +68,9 @@ func distribution(t testing.TB, binary, program, seconds string, alpha float64) 
 	return report, string(out), err
 }
 
-// TestDistributions compares the stacks of programs into which nothing can be preloaded
-// with those that perf unwinds from copies of the stack, by a permutation test.
-// HEADWATER_DISTRIBUTIONS says for how many seconds each; 6 by default.
+// TestDistributions compares the stacks of programs that cannot have a library preloaded with the stacks that perf
+// unwinds from copies of the stack, by a permutation test. HEADWATER_DISTRIBUTIONS is the number of seconds for each; 6
+// by default.
 func TestDistributions(t *testing.T) {
 	testkit.Nightly(t, "TestVerify and TestPrograms compare static programs with a reference and with eu-stack")
 	need.Root(t)

@@ -10,9 +10,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestFio profiles Debian's fio, which is stripped and has no frame pointers,
-// with testdata/seed.river, and compares what is sent to Pyroscope with the
-// stacks that eu-stack prints of the same process: from _start through fio,
+// TestFio profiles Debian's fio, which is stripped and has no frame pointers, with testdata/seed.river, and compares
+// the profiles sent to Pyroscope with the stacks that eu-stack prints of the same process: from _start through fio,
 // libaio and libc to the system call and the kernel.
 func TestFio(t *testing.T) {
 	t.Parallel()
@@ -47,8 +46,8 @@ func TestFio(t *testing.T) {
 	checkSubmits(t, all, native)
 }
 
-// roots are where the stacks of a program begin: the dynamic linker's entry, which runs what libraries have to do at
-// their start, the program's, and threads.
+// roots are the first functions of stacks: the dynamic linker's entry, which runs the initialization of libraries, the
+// program's entry, and the entries of threads.
 var roots = []string{"_dl_start_user", "_start", "clone3", "__clone3"}
 
 // checkRoots demands that the stacks reach the program's entry.
@@ -68,8 +67,8 @@ func checkRoots(t testing.TB, all []lab.Stack) {
 	}
 }
 
-// checkSubmits judges the stacks that go through io_submit: fio's part as
-// eu-stack has it, then libaio, libc, and nothing but the kernel.
+// checkSubmits judges the stacks that go through io_submit: fio's part as in eu-stack, then libaio, libc, and only the
+// kernel.
 func checkSubmits(t testing.TB, all []lab.Stack, native []chain) {
 	t.Helper()
 	kernel := lab.KernelSymbols(t)

@@ -14,7 +14,7 @@ import (
 // mutation is a defect that is built into a command.
 type mutation struct{ file, from, to string }
 
-// mutations of what makes rows of call frame information.
+// mutations returns mutations of the code that makes rows from call frame information.
 func mutations() map[string]mutation {
 	return map[string]mutation{
 		"the caller's rbp is never restored": {

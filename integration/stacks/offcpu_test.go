@@ -43,7 +43,7 @@ func recordOffCPU(t testing.TB, pid int, flags ...string) (*profile.Profile, int
 	return p, samples
 }
 
-// userPart returns "module+address" of the frames of a sample that are of files, and "file:line" of those that have a
+// userPart returns "module+address" of the frames of a sample that are in files, and "file:line" of the frames with a
 // line, leaf first.
 func userPart(s *profile.Sample) (addresses, lines []string) {
 	for _, l := range s.Location {
@@ -93,8 +93,8 @@ func TestOffCPUOfServer(t *testing.T) {
 	t.Logf("%d stacks, %d frames", len(p.Sample), frames)
 }
 
-// TestOffCPUOfRestlessThreads: of threads that are on a CPU two hundred times a second, none of many
-// stacks in profiles of time off CPU is of two moments. What has moved before it was read says so.
+// TestOffCPUOfRestlessThreads: for threads that run two hundred times a second, no stack in profiles of off-CPU time
+// mixes two moments. A stack that has changed before it was read is marked.
 func TestOffCPUOfRestlessThreads(t *testing.T) {
 	t.Parallel()
 	wanted, seconds := 1500, "2"

@@ -77,10 +77,10 @@ type pauses struct {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// elsewhere is headwater at work on another process: what it takes from this one without looking at it.
+// elsewhere is headwater at work on another process: its effect on this process.
 const elsewhere = "headwater, of another process"
 
-// pauseTools are the commands compared, and two that do nothing to the process.
+// pauseTools are the commands to compare, and two that do not touch the process.
 func pauseTools(t testing.TB, pid string) map[string][]string {
 	return map[string][]string{
 		"nothing":   {"sleep", "0.5"},
@@ -91,7 +91,7 @@ func pauseTools(t testing.TB, pid string) map[string][]string {
 	}
 }
 
-// waiting returns, of each thread that waits for ever, the lines that say how often it has left a CPU.
+// waiting returns, for each thread that waits indefinitely, the lines with its numbers of context switches.
 func (p *pausing) waiting(t testing.TB) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.pid))

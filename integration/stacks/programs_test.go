@@ -55,7 +55,7 @@ func (p program) build(t testing.TB) string {
 	return compiled(t, path, []string{source}, compiler, append(flags, "-o", output, source)...)
 }
 
-// without returns the programs but for those of some names.
+// without returns the programs except those with certain names.
 func without(all []program, names ...string) []program {
 	return slices.DeleteFunc(all, func(p program) bool { return slices.Contains(names, p.name) })
 }
@@ -79,10 +79,10 @@ func TestPrograms(t *testing.T) {
 			running.WaitBusy(t) // it has got through the dynamic linker
 			thread := busiestThread(t, running.PID())
 			native := nativeChains(t, thread, 8, "")
-			// 300 samples: with 1 % of them elsewhere, as measured, 5 % or more are once in a million runs.
+			// 300 samples: if 1 % of them are elsewhere, as measured, then 5 % or more occur once in a million runs.
 			all := inTime(t, host.until(t, p.name, 1200*time.Millisecond))
 			found := compareChains(all, native, kernel)
-			for looks := 0; looks < 5 && found.share() < leastKnown; looks++ { // eu-stack may look where a program seldom is
+			for looks := 0; looks < 5 && found.share() < leastKnown; looks++ { // eu-stack may have hit a rare place
 				native = append(nativeChains(t, thread, 8, ""), native...)
 				found = compareChains(all, native, kernel)
 			}

@@ -136,7 +136,7 @@ func (s starter) needing(tools ...string) starter {
 	}
 }
 
-// stripped strips the program, and keeps what it was with its names.
+// stripped strips the program, and keeps the original with its names.
 func (s starter) stripped() starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
 		cmd := s(t, dir)
@@ -174,7 +174,7 @@ func (s starter) shell(script string) starter {
 		wrapped := exec.Command("sh", append([]string{"-e", "-c", lab.PrivateMounts + script, "sh", cmd.Path},
 			cmd.Args[1:]...)...)
 		wrapped.Dir = dir
-		// Mounts are for the script and what it runs.
+		// Mounts are only visible to the script and its child processes.
 		wrapped.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 		return wrapped
 	}

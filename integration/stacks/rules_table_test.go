@@ -11,7 +11,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// guess matches the mark below a frame that the frame pointer alone led to.
+// guess matches the mark below a frame that was found only by the frame pointer.
 const guess = `\[guessed: frame_pointer in [^]]*\]`
 
 // plain is the form of testdata/programs/plain.c.
@@ -118,7 +118,7 @@ func callRules() []rule {
 			ofSlot: map[string]int{`spawn libc\.so\.6:(?:__|__libc_)?vfork$`: 10, `spawn burn$`: 60},
 		}}},
 		// In the system call that makes a process, and after it, libc has no CFI: it could not be right in both. The
-		// child has another stack, and begins where the parent returns.
+		// child has another stack, and starts at the parent's return address.
 		{name: "hwspawn", start: runs("hwspawn", "rules/spawn.c"), want: []stacksOf{{
 			comm:   "hwspawn",
 			form:   `ROOT(?: turn(?: LIBC| PLT)*| LIBC| VDSO| PLT)?|libc\.so\.6:(?:__)?clone3?(?: LIBC| LD)*`,
@@ -212,8 +212,7 @@ func frameRules() []rule {
 	}
 }
 
-// deepRule has a stack of a number of user frames: the first four, the others and
-// the leaf.
+// deepRule has a stack of a number of user frames: the first four, the frames between, and the leaf.
 func deepRule(name string, frames int) rule {
 	return rule{
 		name:  name,
@@ -222,7 +221,7 @@ func deepRule(name string, frames int) rule {
 	}
 }
 
-// stackRules: stacks that do not begin in _start.
+// stackRules: stacks that do not start in _start.
 func stackRules() []rule {
 	return []rule{
 		{name: "hwcoroutine", start: runs("hwcoroutine", "rules/coroutine.c"), want: []stacksOf{{
@@ -234,7 +233,7 @@ func stackRules() []rule {
 			comm: "hwfiber", form: `ROOT(?: LIBC| VDSO| PLT)*|make_fiber(?: fiber(?: burn| PLT)?)?`,
 			ofSlot: map[string]int{"^make_fiber fiber burn$": 60},
 		}}},
-		// On another stack that lies lower than the caller's, or higher.
+		// On another stack at a lower address than the caller's, or a higher one.
 		{name: "hwswitch", start: runs("hwswitch", "rules/switch.c", "-pthread"), want: []stacksOf{{
 			comm: "hwswitch",
 			form: `ROOT(?: (?:LIBC|PLT))*|(?:ROOT|LIBC LIBC thread|LIBC(?: LIBC)*)` +
@@ -301,7 +300,7 @@ func foreignRules() []rule {
 			comm: "hwstrings", form: `ROOT(?: strings(?: LIBC(?: LIBC)?| PLT)?| LIBC| VDSO| PLT)?`,
 			ofSlot: map[string]int{"strings LIBC$": 60},
 		}}},
-		// Assembly in libcrypto: hashes, ciphers and big numbers, some of them with registers of their own for the CFA.
+		// Assembly in libcrypto: hashes, ciphers and big numbers, some of them with their own registers for the CFA.
 		{name: "openssl", start: func(t testing.TB, dir string) *exec.Cmd {
 			need.Tools(t, "openssl")
 			// The kernel ends each after a second of CPU time.
@@ -325,8 +324,8 @@ func foreignRules() []rule {
 	}
 }
 
-// muslRule is for musl, which has no CFI: what called main calls exit, which does not return, and a thread begins in
-// functions that exit. Their code alone says where they were called from.
+// muslRule is for musl, which has no CFI: the function that calls main calls exit, which does not return, and a thread
+// starts in functions that exit. Only their code shows where they were called from.
 func muslRule(name string, flags ...string) rule {
 	return rule{name: name, start: musl(name, flags...), want: []stacksOf{{
 		comm: name,

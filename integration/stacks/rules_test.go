@@ -42,16 +42,15 @@ type stacksOf struct {
 	// Every stack is of this form, but for those outside main: the dynamic linker
 	// before it, exit handlers after it.
 	form string
-	// Each of these is in the form, for at least this percentage of a slot of CPU time;
-	// 0 is once. The program gives each kind of work a slot of its own.
+	// Each of these stacks must match the form, for at least this percentage of a slot of CPU time; 0 means once. The
+	// program gives each kind of work its own slot.
 	ofSlot map[string]int
-	depth  int // instead: the number of frames in all, from main through down() to one more
+	depth  int // instead: the total number of frames, from main through down() to one more
 }
 
-// outside is the form of stacks outside main: in the dynamic linker and what it calls, in
-// exit handlers, and without user part, after execve or exit have removed the program.
-// GCC's start files have no CFI. The form also has the stacks in which the programs here
-// read their clock.
+// outside is the form of stacks outside main: in the dynamic linker and its callees, in exit handlers, and without user
+// part, after execve or exit have removed the program. GCC's start files have no CFI. The form also includes the stacks
+// in which these programs read their clock.
 const outside = `|LD(?: \S+)*|_start|_start LIBC(?: LIBC)?(?: (?:LIBC|LD|PLT|\w+))*` +
 	`|(?:\S+ )*(?:cpu_time|_Z8cpu_timev)(?: (?:LIBC|VDSO|PLT))*` +
 	`|_start(?: (?:LIBC|LD))* (?:\S+:)?(?:_init|_fini|frame_dummy|` +
@@ -68,8 +67,8 @@ func (s stacksOf) expand(form string) *regexp.Regexp {
 	).Replace(form))
 }
 
-// TestRules runs the programs of all rules under one profiler, four at a
-// time, and compares their stacks with what is known of them.
+// TestRules runs the programs of all rules under one profiler, four at a time, and compares their stacks with the
+// expected ones.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	all := rules()
@@ -96,7 +95,7 @@ func TestManyMappings(t *testing.T) {
 		return rule{name: name, start: runs(name, "rules/mappings.c").forSeconds(seconds), want: []stacksOf{{
 			comm:   name,
 			form:   `ROOT(?: call(?: island(?: burn)?)?| LIBC| VDSO| PLT)?`,
-			ofSlot: map[string]int{"call island burn$": 60}, // the slot is theirs alone, mmap comes on top
+			ofSlot: map[string]int{"call island burn$": 60}, // the slot is only for them; mmap adds more
 		}}}
 	}
 	hasThem := func(t testing.TB, pid int) bool {
@@ -201,7 +200,7 @@ func inTime(t testing.TB, all []lab.Stack) []lab.Stack {
 	return rest
 }
 
-// check returns what is wrong with stacks.
+// check returns the problems of stacks.
 func (s stacksOf) check(t testing.TB, all []lab.Stack, dir string, kernel map[string]bool) (problems []string) {
 	t.Helper()
 	t.Logf("%s: %d ms", s.comm, lab.Total(all)/1e6)

@@ -15,7 +15,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// instantReport is what is of interest of the report of integration/instant.
+// instantReport is the relevant part of the report of integration/instant.
 type instantReport struct {
 	instantProgram
 	ByCommand    map[string]instantProgram `json:"by_command"`
@@ -32,8 +32,7 @@ type instantProgram struct {
 	Differ  map[string]int `json:"stacks_differ"`
 }
 
-// problems says what is wrong with a run: frames are not as libgcc finds them, stacks
-// are not whole, or there was little to compare.
+// problems returns the problems of a run: frames that differ from libgcc's, incomplete stacks, or too few comparisons.
 func (r *instantReport) problems(err error) (problems []string) {
 	if err != nil {
 		problems = append(problems, err.Error())
@@ -84,7 +83,7 @@ func quoted(cmd *exec.Cmd) string {
 		words = append(words, "'"+strings.ReplaceAll(arg, "'", `'\''`)+"'")
 	}
 	line := strings.Join(words, " ")
-	if cmd.SysProcAttr != nil { // its mounts are hidden from others
+	if cmd.SysProcAttr != nil { // its mounts are private
 		line = "unshare -m " + line
 	}
 	if cmd.Dir != "" {
@@ -168,8 +167,8 @@ func TestSameInstant(t *testing.T) {
 	}
 }
 
-// TestSameInstantOnSmallStack lets the handler begin on a signal stack that the unwinder does
-// not fit on, as those of Rust's threads are on CPUs whose signal frames are large.
+// TestSameInstantOnSmallStack lets the handler start on a signal stack that is too small for the unwinder, like the
+// stacks of Rust's threads on CPUs with large signal frames.
 func TestSameInstantOnSmallStack(t *testing.T) {
 	testkit.Nightly(t, "TestSameInstant compares signal frames of many programs")
 	t.Parallel()

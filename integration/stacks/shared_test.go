@@ -68,7 +68,7 @@ func sharedHost(t testing.TB) *sharedProfiler {
 	return p
 }
 
-// startShared starts the shared profiler, with all programs that are to be there before it.
+// startShared starts the shared profiler, after all programs that must run before it.
 func startShared(t lab.SharedT) *sharedProfiler {
 	p := newProfiler(t, rules())
 	chain := lab.ChainProgram(t, earlyChain)
@@ -90,7 +90,7 @@ pyroscope.ebpf "%[1]s" {
 	return p
 }
 
-// newProfiler returns a profiler that has not been started, when those programs of rules run that are to be early.
+// newProfiler returns a profiler that has not been started. The rules' early programs already run.
 func newProfiler(t testing.TB, all []rule) *sharedProfiler {
 	t.Helper()
 	p := &sharedProfiler{
@@ -131,7 +131,7 @@ func (p *sharedProfiler) pause(t testing.TB, name string, program earlyProgram) 
 	p.early[name] = program
 }
 
-// run lets a program go on that was busy before the profiler was.
+// run continues a program that was busy before the profiler started.
 func (p *sharedProfiler) run(t testing.TB, name string) earlyProgram {
 	t.Helper()
 	program := p.early[name]
@@ -181,7 +181,7 @@ func (p *sharedProfiler) untilOf(t testing.TB, service, command string, enough t
 	return all
 }
 
-// untilNow waits until all has arrived that was sampled so far: until there is a profile that begins later.
+// untilNow waits until all samples taken so far have arrived: until there is a profile that starts later.
 func (p *sharedProfiler) untilNow(t testing.TB) {
 	t.Helper()
 	now := time.Now().UnixNano()

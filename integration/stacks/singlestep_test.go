@@ -51,7 +51,7 @@ func TestEveryInstruction(t *testing.T) {
 var wrongCFI = regexp.MustCompile(`` +
 	// longjmp is about to leave for another frame, whose stack pointer and return address it has in registers.
 	`rule unsupported: sp_rule$|` +
-	// The exception's frame is being replaced by that of its handler, in place.
+	// The exception's frame is being replaced by its handler's frame, in place.
 	`\(_Unwind_RaiseException\)`)
 
 // call is an active call: where the return address is on the stack.

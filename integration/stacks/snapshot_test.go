@@ -117,8 +117,8 @@ func startServer(t testing.TB) *lab.Process {
 	return process
 }
 
-// TestSnapshotOfServer compares fifty threads with eu-stack by address, and with gdb by line, those of inlined
-// functions too.
+// TestSnapshotOfServer compares fifty threads with eu-stack by address, and with gdb by line, including inlined
+// functions.
 func TestSnapshotOfServer(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "eu-stack", "gdb", "g++")
@@ -160,7 +160,7 @@ func (s *snapshotThread) lines() (out []string) {
 	return out
 }
 
-// TestSnapshotStopsNobody: no thread that waits is on a CPU because of a snapshot. A debugger stops each of them.
+// TestSnapshotStopsNobody: no waiting thread runs because of a snapshot. A debugger stops each of them.
 func TestSnapshotStopsNobody(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "eu-stack", "g++")
@@ -226,8 +226,8 @@ func gdbStacks(t testing.TB, pid int) map[int][]string {
 	return stacks
 }
 
-// subsequence reports whether all of part is in whole, in this order: gdb also shows functions that have left by a jump
-// to another one, by guessing.
+// subsequence reports whether all of part is in whole, in this order: gdb also shows functions that were left by a jump
+// to another function, by guessing.
 func subsequence(part, whole []string) bool {
 	for _, line := range part {
 		at := slices.Index(whole, line)
@@ -239,7 +239,7 @@ func subsequence(part, whole []string) bool {
 	return len(part) > 0
 }
 
-// TestSnapshotOfFio compares the threads of Debian's stripped fio: those of its parent wait, its worker moves.
+// TestSnapshotOfFio compares the threads of Debian's stripped fio: its parent's threads wait, and its worker moves.
 func TestSnapshotOfFio(t *testing.T) {
 	testkit.Nightly(t, "TestSnapshotOfServer has fifty threads, TestSnapshotOfPHP a stripped program")
 	t.Parallel()
@@ -307,7 +307,7 @@ func TestSnapshotErrors(t *testing.T) {
 		{[]string{"sleep"}, `"sleep" is no process or thread ID`},
 		{nil, "accepts 1 argument, received 0"},
 		{[]string{"--json", "--group", pid}, "--json and --group exclude each other"},
-		{[]string{pid}, "lacks: CAP_BPF"}, // as nobody
+		{[]string{pid}, "lacks: CAP_BPF"}, // as the user nobody
 	} {
 		cmd := exec.Command(unprivileged, append([]string{"stack"}, test.arguments...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

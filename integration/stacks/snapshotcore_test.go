@@ -132,7 +132,7 @@ func TestCoreOfFio(t *testing.T) {
 	}
 }
 
-// TestCoreOfPython: the functions of Python are read of a core, too.
+// TestCoreOfPython: the functions of Python are also read from a core.
 func TestCoreOfPython(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "python3")

@@ -17,7 +17,7 @@ import (
 )
 
 // compareDebuggers compares all threads of a process with eu-stack and with gdb, frame by frame by address. The process
-// is stopped meanwhile, so that all three see the same.
+// is stopped in the meantime, so that all three see the same state.
 func compareDebuggers(t testing.TB, pid int) {
 	t.Helper()
 	need.Tools(t, "eu-stack", "gdb")
@@ -90,8 +90,8 @@ func (s *snapshotThread) upToRoot(theirs []string, root int) []string {
 	return theirs
 }
 
-// beforeRuntime counts the native frames below the first one of a language runtime. There gdb may lose its way, and
-// take for a caller what lies on the stack.
+// beforeRuntime counts the native frames below the first frame of a language runtime. There gdb may take an unrelated
+// stack slot for a return address.
 func (s *snapshotThread) beforeRuntime() (n int) {
 	for _, f := range s.Frames {
 		switch {
@@ -122,8 +122,8 @@ func stop(t testing.TB, pid int) {
 	})
 }
 
-// gdbAddresses returns "module+address" of the frames of each thread, leaf first; of callers the address inside the
-// call. It is "" for what is mapped from no file.
+// gdbAddresses returns "module+address" of the frames of each thread, leaf first; for callers the address inside the
+// call. It is "" for code outside files.
 func gdbAddresses(t testing.TB, pid int) map[int][]string {
 	t.Helper()
 	out, err := urgent(t, exec.Command("gdb", "-batch", "-nx", "-p", fmt.Sprint(pid), "-ex", "set backtrace past-main on",
@@ -169,7 +169,7 @@ func mappedFiles(t testing.TB, pid int) (files []mappedFile) {
 			t.Fatalf("maps: %q: %v", line, err)
 		}
 		if _, known := bias[file.path]; !known && !linkedInPlace(file.path) {
-			bias[file.path] = file.start // libraries begin at address 0 of their file
+			bias[file.path] = file.start // libraries start at address 0 of their file
 		}
 		file.bias = bias[file.path]
 		files = append(files, file)

@@ -20,7 +20,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// verified is what is of interest of verify's report.
+// verified is the relevant part of verify's report.
 type verified struct {
 	UserStacks    uint64            `json:"user_stacks"`
 	Complete      float64           `json:"complete"`
@@ -57,9 +57,9 @@ func TestVerify(t *testing.T) {
 	need.Root(t)
 	all, seconds, agreement := programs(), "3", "0.98"
 	if !testkit.IsNightly() {
-		// TestPrograms compares the others with eu-stack.
+		// TestPrograms compares the remaining ones with eu-stack.
 		all, seconds = without(all, "hwexec", "hwstaticpie", "hwstripped", "hwaltstack", "hwthreads", "hwtrap"), "1"
-		agreement = "0.94" // in a second, those of the first moments count for more
+		agreement = "0.94" // in a short run, the first moments count for more
 	}
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestVerify(t *testing.T) {
 				refuses(t, append(flags, "--", p.build(t), seconds)...)
 				return
 			case slices.Contains(p.flags, "-DALTERNATE"):
-				flags[4] = "--min-coverage=0.2" // perf copies one stack, up to what was interrupted
+				flags[4] = "--min-coverage=0.2" // perf copies one stack, up to the interrupted function
 			}
 			r, text := verify(t, append(flags, "--", p.build(t), seconds)...)
 			t.Logf("%+v", r)
@@ -115,8 +115,8 @@ func hasPrograms(pid int) bool {
 	})
 }
 
-// TestVerifyEnds demands that verify of one process leaves out all others, that an interrupt
-// ends it with the report, and that the command which it runs ends with it.
+// TestVerifyEnds requires that verify of one process leaves out all other processes, that an interrupt ends it with the
+// report, and that its command ends with it.
 func TestVerifyEnds(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a fuzz target's input may cost: a user who makes such a file, or such memory, takes that much of the profiler's
-// time.
+// The acceptable cost of a fuzz target's input: a user who makes such a file, or such memory, takes that much of the
+// profiler's time.
 const (
 	cheapAtOnce  = 100 * time.Millisecond
 	cheapPerByte = 20 * time.Microsecond
 )
 
-// Cheap fails a fuzz target that takes more CPU time than its input, of that many bytes, is worth: the fuzzer then
-// keeps the input that is slow. It counts the calling goroutine only, from this call until the function is called
-// that it returns. Without go test -fuzz it does nothing: the result of a test does not depend on the CPU's speed.
+// Cheap fails a fuzz target that takes more CPU time than is acceptable for its input of size bytes: the fuzzer then
+// keeps the slow input. It measures only the calling goroutine, from this call until end is called. Without go test
+// -fuzz it has no effect: the result of a test does not depend on the CPU's speed.
 func Cheap(t testing.TB, size int) (end func()) {
 	if fuzz := flag.Lookup("test.fuzz"); fuzz == nil || fuzz.Value.String() == "" {
 		return func() {}

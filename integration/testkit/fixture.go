@@ -12,11 +12,10 @@ import (
 	"testing"
 )
 
-// Fixture returns a folder of files that take long to make, such as programs of several
-// compilers. The folder is kept in the user's cache under headwater-test/fixtures, by the
-// hash of key: the sources, the commands and the versions of the tools, so that any change
-// of them makes another folder. build writes the files into dir; tests only read them afterwards.
-// Of several processes that want a fixture one makes it, and the others wait.
+// Fixture returns a folder of files that take long to make, such as programs of several compilers. The folder is kept
+// in the user's cache under headwater-test/fixtures, by the hash of key: the sources, the commands and the versions of
+// the tools. So any change leads to another folder. build writes the files into dir; afterwards tests only read them.
+// If several processes need a fixture, one builds it while the other processes wait.
 func Fixture(t testing.TB, name string, key []string, build func(dir string) error) string {
 	t.Helper()
 	folder, err := fixture(name, key, build)
@@ -44,7 +43,7 @@ func fixture(name string, key []string, build func(dir string) error) (folder st
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // which gives up the lock
+	defer lock.Close() // releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}

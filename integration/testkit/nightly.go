@@ -2,8 +2,8 @@
 // (make test or make nightly), waiting for a condition, programs to profile, and a cache
 // of compiled fixtures.
 //
-// Its folders have the helpers that need more words: need (root and tools of the machine),
-// fuse (a file system that stops answering), retry (tests of make nightly that are tried again).
+// Its subfolders hold the larger helpers: need (root and tools of the machine), fuse (a file system that stops
+// answering), retry (tests of make nightly that are tried again).
 package testkit
 
 import (
@@ -14,9 +14,8 @@ import (
 // nightlyVariable is set to 1 by make nightly.
 const nightlyVariable = "HEADWATER_NIGHTLY"
 
-// Nightly leaves a test, or one part of a test, to make nightly: it skips t unless
-// HEADWATER_NIGHTLY=1. The reason says which test of make test checks the same subject
-// sooner, or what the test repeats.
+// Nightly leaves a test, or one part of a test, to make nightly: it skips t unless HEADWATER_NIGHTLY=1. The reason says
+// which test of make test checks the same subject sooner, or what the test repeats.
 //
 // Only a function Test... calls Nightly and [IsNightly], so that the list
 // integration/tree/tests.txt can be made from the source.

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Parallel lets n parallel tests of a package run at once, unless the flag -parallel says another number. TestMain
-// calls it where most tests wait: there may be more of them than CPUs.
+// Parallel lets n parallel tests of a package run at once, unless the flag -parallel is given. TestMain calls it if
+// most tests wait: then more tests than CPUs can run.
 func Parallel(n int) {
 	flag.Parse()
 	given := false

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// CopyProgram copies a program to a place from where it will be executed.
+// CopyProgram copies a program to a path where it will be executed.
 //
-// Another process writes the file: a child that a parallel test starts meanwhile would inherit it open for writing, and
-// the kernel executes no such file ("text file busy").
+// Another process writes the file: otherwise a child that a parallel test starts in the meantime would inherit the file
+// open for writing, and the kernel does not execute such a file ("text file busy").
 func CopyProgram(t testing.TB, from, to string) {
 	t.Helper()
 	if out, err := exec.Command("cp", from, to).CombinedOutput(); err != nil {
@@ -20,7 +20,7 @@ func CopyProgram(t testing.TB, from, to string) {
 	}
 }
 
-// WriteProgram is [CopyProgram] of a file with that content.
+// WriteProgram is like [CopyProgram], for a file with the given content.
 func WriteProgram(t testing.TB, path string, content []byte) {
 	t.Helper()
 	written := path + ".written"

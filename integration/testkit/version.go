@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// versions are the answers that Version has had, by tool.
+// versions caches the results of Version, by tool.
 var versions sync.Map
 
-// Version returns what a tool prints for --version, as a part of the key of a [Fixture] that
-// the tool makes. It asks once.
+// Version returns the tool's output for --version, as a part of the key of a [Fixture] that the tool builds. It runs
+// the tool once.
 func Version(t testing.TB, tool string) string {
 	t.Helper()
 	if known, ok := versions.Load(tool); ok {

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// patience is how long [Eventually] waits. It only decides when a test that fails ends.
+	// patience is how long [Eventually] waits. It only determines when a failing test ends.
 	patience = 2 * time.Minute
-	// leastChecks is how often Eventually checks a condition before it fails, however much time has passed: the test
-	// itself may have stood still for minutes, as it does in a virtual machine that is suspended.
+	// leastChecks is the minimum number of checks before Eventually fails, independent of the time: the test itself may
+	// have stood still for minutes, for example in a suspended virtual machine.
 	leastChecks = 10
 )
 
-// Eventually checks a condition until it holds, first after milliseconds and then ten times
-// a second. After two minutes and ten checks it fails the test and says which condition never held.
+// Eventually checks a condition until it holds, first after milliseconds and then ten times per second. After two
+// minutes and ten checks the test fails, with the condition's description.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	pause := time.Millisecond

@@ -1,12 +1,12 @@
-// testlist keeps the list of all tests, tests.txt: a line for each function Test, Fuzz and Example with its package and
-// with the command that runs it.
+// testlist maintains tests.txt, the list of all tests: a line for each function Test, Fuzz and Example with its package
+// and the command that runs it.
 //
 //	testlist -write          write tests.txt from the source
 //	testlist -packages       print the packages that have tests of make nightly
 //	testlist -run            print the pattern for go test -run that selects these tests
 //	testlist -ran test FILE  compare the events in FILE, as go test -json prints them, with what make test runs
 //
-// It runs at the top of the repository.
+// It must run in the root of the repository.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"strings"
 )
 
-// listFile is the committed list, from the top of the repository.
+// listFile is the committed list, relative to the root of the repository.
 const listFile = "integration/testlist/tests.txt"
 
 // schedule says which command runs a test.
@@ -42,7 +42,7 @@ const (
 
 // test is a function that go test runs.
 type test struct {
-	Package string // its folder, from the top of the repository
+	Package string // its folder, relative to the root of the repository
 	Name    string
 	When    schedule
 }
@@ -121,7 +121,7 @@ func source(root string) (tests []test, err error) {
 		return nil
 	})
 	slices.SortFunc(tests, func(a, b test) int { return strings.Compare(a.String(), b.String()) })
-	return slices.Compact(tests), err // files for several systems repeat a test
+	return slices.Compact(tests), err // a test may be in files for several systems
 }
 
 func isModule(folder string) bool {
@@ -129,8 +129,8 @@ func isModule(folder string) bool {
 	return err == nil
 }
 
-// testsOf returns the tests in a file. An example without the output that it must print is
-// compiled only, and is no test.
+// testsOf returns the tests in a file. An example without expected output is only compiled, and does not count as a
+// test.
 func testsOf(file, folder string) (tests []test, err error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
@@ -156,7 +156,7 @@ func testsOf(file, folder string) (tests []test, err error) {
 	return tests, err
 }
 
-// isTestName reports whether go test takes a function for a test or a fuzz target.
+// isTestName reports whether go test treats a function with this name as a test or a fuzz target.
 func isTestName(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
 	return ok && (rest == "" || strings.ToLower(rest[:1]) != rest[:1] || strings.Contains("_0123456789", rest[:1]))
@@ -173,7 +173,7 @@ func printsOutput(file *ast.File, function *ast.FuncDecl) bool {
 	return false
 }
 
-// scheduleOf finds by a test's calls of testkit.Nightly and testkit.IsNightly which command runs it.
+// scheduleOf determines the command that runs a test, from its calls of testkit.Nightly and testkit.IsNightly.
 func scheduleOf(function *ast.FuncDecl) schedule {
 	if len(function.Body.List) > 0 {
 		if statement, ok := function.Body.List[0].(*ast.ExprStmt); ok {
@@ -188,7 +188,7 @@ func scheduleOf(function *ast.FuncDecl) schedule {
 	return everyChange
 }
 
-// mention returns the name of the function that decides about nights, if the body uses one.
+// mention returns the name of the testkit function for nightly tests that the body uses, if any.
 func mention(body *ast.BlockStmt) (name string) {
 	if body == nil {
 		return ""
@@ -214,7 +214,7 @@ func ofTestkit(expression ast.Expr) string {
 	return selector.Sel.Name
 }
 
-// compareEvents fails if a test that the command runs has no result in the files of events.
+// compareEvents returns an error if a test that the command runs has no result in the files of events.
 func compareEvents(tests []test, command string, files []string) error {
 	results := map[string]string{}
 	for _, name := range files {

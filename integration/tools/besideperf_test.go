@@ -50,16 +50,15 @@ type besidePerf struct {
 	Headwater profilerRuns     `json:"headwater"`
 	Perf      profilerRuns     `json:"perf"`
 	Functions []functionShares `json:"functions"` // the twenty with most samples in both together
-	Within    int              `json:"within"`    // of these, how many differ by less than the bound
+	Within    int              `json:"within"`    // number of these functions that differ by less than the bound
 }
 
 const besideRate = 997
 
-// TestBesidePerf records two programs with headwater and with perf, and each without a profiler, in alternation, as
-// many times as HEADWATER_BESIDE_PERF says. Of the twenty functions with most samples, the shares must be the same
-// within four standard deviations of their difference, which is that of two samples of n and m:
-// sqrt(p (1-p) (1/n + 1/m)).
-// Samples taken in the kernel are left out of the shares: there the program pays for the profilers' own work too.
+// TestBesidePerf records two programs with headwater and with perf, and each without a profiler, in alternation,
+// HEADWATER_BESIDE_PERF times. For the twenty functions with most samples, the shares must be the same within four
+// standard deviations of their difference, which for two samples of n and m is sqrt(p (1-p) (1/n + 1/m)). Samples taken
+// in the kernel are left out of the shares: there the program also pays for the profilers' own work.
 //
 // make test leaves it out: it takes minutes, and TestPerf compares one program.
 func TestBesidePerf(t *testing.T) {
@@ -116,7 +115,7 @@ func aliasesOf(t *testing.T, file string) map[string]string {
 	return aliases
 }
 
-// round runs the program three times. Another one is first in each round.
+// round runs the program three times. The order differs in each round.
 func (b *besidePerf) round(t *testing.T, round int, comm string, program []string) {
 	data := filepath.Join(t.TempDir(), "perf.data")
 	ours := filepath.Join(t.TempDir(), "headwater.pb.gz")
@@ -140,8 +139,8 @@ func (b *besidePerf) round(t *testing.T, round int, comm string, program []strin
 	}
 }
 
-// run runs the program below a profiler, and adds what both took. bash says what the program took, with what the kernel
-// did meanwhile in the program's context.
+// run runs the program below a profiler, and adds the times of both. bash reports the program's time, including the
+// kernel's work in the program's context.
 func (r *profilerRuns) run(t *testing.T, profiler, program []string) {
 	t.Helper()
 	times := filepath.Join(t.TempDir(), "times")
@@ -169,8 +168,8 @@ func (r *profilerRuns) addFile(t *testing.T, path string) {
 	r.Bytes = append(r.Bytes, float64(info.Size()))
 }
 
-// ofCompiler is what the linker adds to the name of a function, and compilers to that of its clone. Some of it
-// headwater leaves out.
+// ofCompiler matches additions of the linker to a function's name, and of compilers to a clone's name. headwater leaves
+// out some of them.
 var ofCompiler = regexp.MustCompile(`@.*|\.(constprop|isra|part|cold)(\.\d+)?`)
 
 // add adds samples of a function, "" for none.

@@ -43,7 +43,7 @@ func run(t testing.TB, name string, args ...string) string {
 // ofWork are the functions of the work program, without those that do hardly anything.
 var ofWork = regexp.MustCompile(`shop::(parse|check|price|store|reply|sortOrders)`)
 
-// TestPprofTool: go tool pprof reads a recording, and headwater report says what it says.
+// TestPprofTool: go tool pprof reads a recording, and headwater report shows the same.
 func TestPprofTool(t *testing.T) {
 	t.Parallel()
 	folder, _, _, code := record(t, "-F", "997", "--", workProgram(t), "20000")
@@ -124,8 +124,8 @@ func TestClang(t *testing.T) {
 	require.Contains(t, with, "ProfileSummary")
 }
 
-// TestGoBuild: the Go compiler inlines by a recording what it does not inline without. make nightly has go build
-// compile with the recording all packages of the program, those of the Go runtime too; make test the program's own.
+// TestGoBuild: with a recording, the Go compiler inlines additional functions. In make nightly, go build compiles all
+// packages of the program with the recording, including the Go runtime; in make test only the program's own.
 func TestGoBuild(t *testing.T) {
 	t.Parallel()
 	const source = "../../ebpf/testdata/golang/pgo"
@@ -149,8 +149,7 @@ func TestGoBuild(t *testing.T) {
 	require.Contains(t, decisions(filepath.Join(folder, "default.pgo")), inlined)
 }
 
-// TestTrace: the events of a recording are those that the Trace Event Format asks for, and
-// lie within the recording.
+// TestTrace: the events of a recording follow the Trace Event Format, and are within the recording.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	folder, _, _, code := record(t, "-F", "499", "-o", "out.trace.json", "--", workProgram(t), "20000")

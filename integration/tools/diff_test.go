@@ -57,7 +57,7 @@ func recorded(t testing.TB, program string, rounds int) recording {
 	return recording{filepath.Join(folder, "headwater.pb.gz"), took, float64(rounds), all}
 }
 
-// side are runs that are compared with others.
+// side holds the runs on one side of a comparison.
 type side []recording
 
 func (s side) String() string {
@@ -68,7 +68,7 @@ func (s side) String() string {
 	return strings.Join(files, ",")
 }
 
-// clocks are those of the runs.
+// clocks returns the clocks of the runs.
 func (s side) clocks() (all []clocks) {
 	for _, r := range s {
 		all = append(all, r.took)
@@ -85,7 +85,7 @@ func (s side) took(function string) (mean float64, ok bool) {
 	return mean, ok
 }
 
-// steady reports whether no function took another part in one run than in others.
+// steady reports whether every function took about the same part in all runs.
 func (s side) steady() bool {
 	for function := range s[0].took {
 		least, most := s[0].took[function], s[0].took[function]
@@ -99,7 +99,7 @@ func (s side) steady() bool {
 	return true
 }
 
-// oddest is the run in which a function took a part that differs most from those in others.
+// oddest returns the run in which a function's part differs most from its part in the other runs.
 func (s side) oddest() (at int) {
 	worst := 0.0
 	for function := range s[0].took {
@@ -128,9 +128,9 @@ func diff(t testing.TB, args ...string) (r compare.Report, code int) {
 	return r, cmd.ProcessState.ExitCode()
 }
 
-// TestDiff: a function that became slower is the first that diff names, with bounds that hold, and of equal builds none
-// is named. Machines are not always as fast: compared are parts of the time that a run took, and what is slower is what
-// the program's own clock says is.
+// TestDiff: a function that became slower is the first that diff names, with bounds that hold, and for equal builds no
+// function is named. The speed of machines varies: the test compares parts of the time of a run, and the program's own
+// clock decides which function is slower.
 //
 // In make test the function takes three fifths longer, so that its part of the time grows by more than a third. Each
 // side has 1,400 samples of it: these tell growth by 2 % from that by a third with an error of five standard
@@ -143,7 +143,7 @@ func TestDiff(t *testing.T) {
 	}
 	old, slower := build(t, "shop", 100), build(t, "shop.new", 300)
 	var base, after side
-	for range 3 { // in turns: what the machine does meanwhile is done to both
+	for range 3 { // in turns, so that the machine's load affects both sides
 		base = append(base, recorded(t, old, 500))
 		after = append(after, recorded(t, slower, 500))
 	}
@@ -165,7 +165,7 @@ func tryDiff(t *retry.T) {
 	recorded(t, old, diffRounds) // reads the program, the C library and ours from the disk
 	recorded(t, slower, diffRounds)
 	var base, after side
-	for range 6 { // in turns: what the machine does meanwhile is done to both
+	for range 6 { // in turns, so that the machine's load affects both sides
 		base = append(base, recorded(t, old, diffRounds))
 		if len(after) < 4 {
 			after = append(after, recorded(t, slower, diffRounds))
@@ -215,7 +215,8 @@ func requirePrice(t testing.TB, base, after side) {
 	}
 }
 
-// threeOf returns all ways to take three of runs; the one from the end is of the others where there are six.
+// threeOf returns all ways to take three of the runs; with six runs, the combination at the same index from the end has
+// the remaining three.
 func threeOf(runs side) (out []side) {
 	for a := range runs {
 		for b := a + 1; b < len(runs); b++ {

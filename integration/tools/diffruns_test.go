@@ -15,13 +15,13 @@ const diffRounds = 8000
 
 // diffRuns is what comparisons found that share no recording.
 type diffRuns struct {
-	Slower int `json:"slower"` // comparisons of two builds, in one of which price is a fifth slower
-	First  int `json:"first"`  // of these: price was the first function of the report
-	Alone  int `json:"alone"`  // of these: it was the only one
+	Slower int `json:"slower"` // comparisons of two builds; in one of them price is a fifth slower
+	First  int `json:"first"`  // number with price as the first function of the report
+	Alone  int `json:"alone"`  // number with price as the only function
 
 	Equal   int `json:"equal"`   // comparisons of one build with itself
-	Changed int `json:"changed"` // of these: some function was called changed
-	False   int `json:"false"`   // of these: one that was not by the program's own clock
+	Changed int `json:"changed"` // number with a function reported as changed
+	False   int `json:"false"`   // number with such a function that has not changed by the program's own clock
 
 	Bounds []bounds `json:"bounds"` // of price, where it is slower
 }
@@ -33,9 +33,9 @@ type bounds struct {
 	Really float64 `json:"really"`
 }
 
-// TestDiffRuns compares two builds as often as HEADWATER_DIFF_RUNS says, and one with itself four times as often, each
-// time by three new recordings of each side, in turns. What is slower is to be the first each time, and of equal builds
-// nothing is to be called changed that is not by the program's own clock.
+// TestDiffRuns compares two builds HEADWATER_DIFF_RUNS times, and one build with itself four times as often, each time
+// with three new recordings of each side, in turns. The slower function must be the first each time, and for equal
+// builds no function may be reported that has not changed according to the program's own clock.
 //
 // make test leaves it out: TestDiff compares fewer recordings with each other.
 func TestDiffRuns(t *testing.T) {

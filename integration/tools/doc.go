@@ -1,3 +1,3 @@
-// Package tools tests headwater top in a terminal, and the commands that make one recording, with the programs that
-// their files are for.
+// Package tools tests headwater top in a terminal, and the commands that make one recording, together with the programs
+// that read their files.
 package tools

@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestGo386 records a 32-bit Go program, with symbols and stripped of them and of DWARF: the time that it spends in one
-// function lies below 21 calls of another.
+// TestGo386 records a 32-bit Go program, with symbols, and stripped of them and of DWARF: the time in one function is
+// below 21 calls of another function.
 func TestGo386(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

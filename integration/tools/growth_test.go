@@ -27,7 +27,7 @@ func TestGrowthByLine(t *testing.T) {
 	}{
 		{"lines.c", []string{compiled(t, "lines", "gcc", "-O1", "-g", "testdata/lines.c")}},
 		{"lines.py", []string{"/usr/bin/python3", script}},
-		// A collector that never collects, as others copy what is kept.
+		// A collector that never collects: all other collectors copy the retained objects.
 		{"Lines.java", []string{"java", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xms8m", "-Xmx512m",
 			"-XX:EpsilonMinHeapExpand=1m", "-XX:NativeMemoryTracking=summary", "-XX:+UnlockDiagnosticVMOptions",
 			"-XX:+PrintNMTStatistics", "-cp", compiledJava(t, "testdata/Lines.java"), "Lines"}},

@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/integration/lab"
 )
 
-// TestHeap: of a program that leaks in one function and frees what it allocates in another, the memory in use when it
-// ends is what its allocator says, and the leak's.
+// TestHeap: for a program that leaks in one function and frees its memory in another, the memory in use at its end
+// equals its allocator's figure, and belongs to the leak.
 func TestHeap(t *testing.T) {
 	t.Parallel()
 	program := compiled(t, "hwleaks", "gcc", "-O1", "-g", "-pthread", "testdata/leaks.c")
@@ -40,7 +40,7 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// TestHeapFlags: of a program of Go, which has an allocator of its own, nothing is in use, and a message says so.
+// TestHeapFlags: for a Go program, which has its own allocator, no memory is in use, and a message says so.
 func TestHeapFlags(t *testing.T) {
 	t.Parallel()
 	program := lab.Start(t, exec.Command(compiledGo(t, "hwallocates", "./testdata/allocates", "GOARCH="+runtime.GOARCH,

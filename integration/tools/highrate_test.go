@@ -35,16 +35,16 @@ type highRate struct {
 	Frames   int               `json:"frames"`
 }
 
-// Memory of a recording: what it takes whatever it records, and what each frame of a distinct stack adds. A frame takes
-// 8 bytes; with its share of its sample and of the places, and with garbage, two thirds of what is allowed were seen.
+// Memory of a recording: a fixed part, and a part for each frame of a distinct stack. A frame takes 8 bytes; with its
+// share of its sample and of the places, and with garbage, measurements reached two thirds of the limit.
 const (
 	recorderMB       = 300
 	recorderPerFrame = 40 // bytes
 )
 
-// TestHighRate: a recording of the whole host at the highest rate ends, says what was lost, and stays within what it
-// promises: memory grows with the frames of distinct stacks alone, and names are waited for half a minute.
-// HEADWATER_RATE_SECONDS is how long it records; if that is more than 8 s, a compiler runs too.
+// TestHighRate: a recording of the whole host at the highest rate ends, reports lost samples, and keeps its limits:
+// memory grows only with the frames of distinct stacks, and the wait for names lasts at most half a minute.
+// HEADWATER_RATE_SECONDS is its duration; if it is more than 8 s, a compiler runs too.
 func TestHighRate(t *testing.T) {
 	testkit.Nightly(t, "it records at the highest rate, and other tests at high ones")
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestHighRate(t *testing.T) {
 	save(found)
 }
 
-// startCompiler compiles for ever, which has many distinct stacks and short processes.
+// startCompiler compiles continuously, which gives many distinct stacks and short processes.
 func startCompiler(t *testing.T) {
 	t.Helper()
 	need.Tools(t, "g++")

@@ -34,7 +34,7 @@ func TestHitsOfLanguages(t *testing.T) {
 		writes   string // function of the language by which the two write
 	}{
 		{"Python", []string{"/usr/bin/python3", "testdata/hits.py", threads}, ""},
-		{"JavaScript", []string{"node", "testdata/hits.js", threads}, "writeSync"}, // node writes in others, too
+		{"JavaScript", []string{"node", "testdata/hits.js", threads}, "writeSync"}, // node writes elsewhere too
 		{"Java", []string{"java", "-cp", compiledJava(t, "testdata/Hits.java"), "Hits", threads}, ""},
 	} {
 		t.Run(program.language, func(t *testing.T) {
@@ -92,9 +92,9 @@ func recordBlocks(t testing.TB, pid int) *profile.Profile {
 	return readProfile(t, folder, "headwater.pb.gz")
 }
 
-// checkWrites demands that nearly all bytes are of whole chains of functions, and that each of those has whole writes.
-// On a busy machine headwater has read the program's language some time after the recording has begun: until then
-// stacks lack functions of it. That may be so for a part of the bytes.
+// checkWrites requires that nearly all bytes belong to complete chains of functions, and that each chain has only whole
+// writes. On a busy machine headwater reads the program's language some time after the start of the recording: until
+// then stacks lack its functions. That may affect the share unready of the bytes.
 func checkWrites(t testing.TB, p *profile.Profile, writes string, unready float64) {
 	much, little, others, all := bytesOfHits(p, writes)
 	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f without the functions, %.0f in all",
@@ -120,13 +120,13 @@ func checkBlocks(t testing.TB, p *profile.Profile, unready float64) {
 	if math.Abs(more-less) > 6+0.02*less || more < 20 {
 		t.Errorf("%.1f blocks are of writesMuch, %.1f of writesLittle", more, less)
 	}
-	if much+little < 0.9*all { // the runtime has blocks, too
+	if much+little < 0.9*all { // the runtime also has blocks
 		t.Errorf("%.0f of %.0f bytes are of the functions that allocate them", much+little, all)
 	}
 }
 
-// bytesOfHits adds up the bytes of stacks in which outer calls middle, and that calls one of the functions, which calls
-// one of that name if it is not "". others are those of stacks without these two, and of stacks with
+// bytesOfHits adds up the bytes of stacks in which outer calls middle, which calls one of the two functions, which
+// calls the function calls unless that is "". others is the sum of stacks without the two functions, and of stacks with
 // methods of Java that have no names yet.
 func bytesOfHits(p *profile.Profile, calls string) (much, little, others, all float64) {
 	for _, s := range p.Sample {

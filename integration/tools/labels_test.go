@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestLabels: samples of a program that may run on one CPU alone have that CPU and its node as labels, and report
-// groups by them.
+// TestLabels: samples of a program that may run on only one CPU have that CPU and its node as labels, and report groups
+// by them.
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "taskset")

@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestLeaderless: a process whose first thread has ended before the others has whole stacks: when it had ended before
-// the recording, and in stack.
+// TestLeaderless: a process whose first thread has ended first has complete stacks: if the thread had ended before the
+// recording, and in stack.
 func TestLeaderless(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "hwleaderless")

@@ -66,9 +66,9 @@ func testOutOfMemory(t *testing.T) {
 	require.InEpsilon(t, limit, got, 0.1)
 }
 
-// testThrottled: a busy thread in a control group that may use a twentieth of a CPU is queued, where it was when its
-// CPU was taken away, for as long as it had none by its own clocks: at least for as long as the kernel says that it was
-// throttled, and longer if others use the CPUs.
+// testThrottled: a busy thread in a control group that may use a twentieth of a CPU is queued at the place where it
+// lost its CPU, for as long as it had none by its own clocks: at least for the time that the kernel reports as
+// throttled, and longer if other processes use the CPUs.
 func testThrottled(t *testing.T) {
 	const seconds = 6
 	program := compiled(t, "hwhog", "gcc", "-O1", "-g", "testdata/hog.c")
@@ -90,7 +90,7 @@ func testThrottled(t *testing.T) {
 	if limited > 1.2*queued {
 		t.Errorf("throttled for %.2f s, but queued for %.2f s", limited, queued)
 	}
-	if limited == 0 && ran > 0.06*seconds { // others may leave it less than it may use
+	if limited == 0 && ran > 0.06*seconds { // other processes may leave it less than its limit
 		t.Errorf("never throttled, but ran for %.2f of %d s", ran, seconds)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestMain lets more tests run at once than there are CPUs: most of them wait for a
-// recording, which samples the processes of its own test alone.
+// TestMain lets more tests run at once than there are CPUs: most of them wait for a recording, which only samples the
+// processes of its own test.
 func TestMain(m *testing.M) {
 	testkit.Parallel(6)
 	lab.Main(m)

@@ -13,9 +13,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestMadeCode: code that a program makes lies between the functions that call it and those that it calls, whichever
-// memory it is in (make nightly has them all). It has the names of a perf map, or without one a name for all of it,
-// that of the runtime.
+// TestMadeCode: code that a program generates is between its callers and callees in stacks, in any kind of memory (make
+// nightly tests all kinds). It has the names of a perf map, or without one the runtime's name for all of it.
 func TestMadeCode(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {

@@ -57,7 +57,7 @@ func answer(t *testing.T, s *mcp.ClientSession, tool string, args map[string]any
 	return text
 }
 
-// TestMCP: a client finds the one function that a program is busy with, who calls it, and its stack.
+// TestMCP: a client finds the one function that a program is busy with, its callers, and its stack.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	s := client(t)
@@ -85,7 +85,7 @@ func TestMCP(t *testing.T) {
 	require.Contains(t, answer(t, s, "stack", map[string]any{"pid": pid}), "f59 (")
 }
 
-// TestMCPRefuses: what makes no sense, and what is not allowed, is an error that says so.
+// TestMCPRefuses: invalid and forbidden requests give errors that say so.
 func TestMCPRefuses(t *testing.T) {
 	t.Parallel()
 	s := client(t)
@@ -111,7 +111,7 @@ func TestMCPRefuses(t *testing.T) {
 	}
 }
 
-// TestMCPFiles: with --files, profiles of that folder are read and nothing else.
+// TestMCPFiles: with --files, only profiles of that folder are read.
 func TestMCPFiles(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

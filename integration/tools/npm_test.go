@@ -168,7 +168,7 @@ func TestFirefoxProfiler(t *testing.T) {
 	for _, s := range p.Sample {
 		all += s.Value[len(s.Value)-1]
 	}
-	// What the first sample of a thread stands for was before it began; and sums of milliseconds are rounded.
+	// The first sample of a thread stands for time before it; and sums of milliseconds are rounded.
 	require.InDelta(t, float64(all)/1e6, cpu, float64(len(want))*float64(p.Period)/1e6+1e-6)
 }
 

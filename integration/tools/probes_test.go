@@ -28,7 +28,7 @@ func TestProbes(t *testing.T) {
 	}{
 		{"uprobe:" + program + ":work", "hits", "count", "100 samples in .*, one for each hit, until", 100},
 		{"usdt:" + program + ":shop:sold", "hits", "count", "100 samples in .*, one for each hit, until", 100},
-		// The arguments are 0 to 9, again and again; what is 0 adds nothing.
+		// The arguments are 0 to 9, repeatedly; 0 adds no bytes.
 		{"uprobe:" + program + ":work value=arg1 unit=bytes", "space", "bytes",
 			"90 samples in .*, one for each hit, 450 bytes in all, until", 450},
 	} {

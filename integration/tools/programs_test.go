@@ -32,8 +32,8 @@ func version(t testing.TB, tool string, args ...string) string {
 	return string(out)
 }
 
-// compiled returns the program that a compiler of C or C++ makes with arguments, of which those that lie in testdata
-// are sources. It is made once for each version of the compiler and of the sources.
+// compiled returns the program that a C or C++ compiler makes with arguments; arguments in testdata are sources. It is
+// built once for each version of the compiler and of the sources.
 func compiled(t testing.TB, program, compiler string, args ...string) string {
 	t.Helper()
 	need.Tools(t, compiler)

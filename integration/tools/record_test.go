@@ -172,7 +172,7 @@ func startRecorder(t *testing.T, args ...string) *recorder {
 	require.NoError(t, theirs.Close())
 	go func() {
 		defer close(r.ended)
-		_, _ = io.Copy(&r.shown, ours) // its end is an error: the other side has no program any more
+		_, _ = io.Copy(&r.shown, ours) // it ends with an error, because the program on the other side has ended
 	}()
 	t.Cleanup(func() {
 		t.Logf("headwater record %s:\n%s", strings.Join(args, " "), r.shown.Tail(20))
@@ -212,7 +212,7 @@ func (r *recorder) awaitSamples(t *testing.T, count int) {
 	})
 }
 
-// end waits until the recording has ended with an exit code, and returns what it has shown.
+// end waits until the recording has ended with an exit code, and returns its output.
 func (r *recorder) end(t *testing.T, code int) string {
 	t.Helper()
 	require.Equal(t, code, r.Wait(t, 2*time.Minute), "%s", &r.shown)

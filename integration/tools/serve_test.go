@@ -64,7 +64,7 @@ func TestServe(t *testing.T) {
 		case format.Name == "trace": // which needs the times of samples
 			require.Equal(t, http.StatusUnprocessableEntity, status)
 			require.Contains(t, body, "one.folded as trace: ")
-		case format.Name == "autofdo": // which has functions with lines alone
+		case format.Name == "autofdo": // autofdo only has functions with lines
 			require.Equal(t, http.StatusOK, status)
 		default:
 			require.True(t, status == http.StatusOK && body != "", "%s: %d %s", format.Name, status, body)
@@ -98,7 +98,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestServeForeignName: a page of another site whose name points here gets nothing.
+// TestServeForeignName: a page of another site whose name points here gets no data.
 func TestServeForeignName(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "one.folded")

@@ -30,7 +30,7 @@ func openTerminal(t *testing.T, args ...string) *terminal {
 	return openShell(t, `"$@"`, args...)
 }
 
-// openShell runs a part of a script in a terminal, of which "$@" is headwater with arguments.
+// openShell runs a part of a script in a terminal, where "$@" is headwater with arguments.
 func openShell(t *testing.T, part string, args ...string) *terminal {
 	t.Helper()
 	need.Root(t)
@@ -89,7 +89,7 @@ func (x *terminal) resize(t *testing.T, columns, rows int) {
 	})
 }
 
-// requireRestored demands that the terminal is as it was before the program began, and shows what it showed.
+// requireRestored requires that the terminal has its settings and contents from before the program.
 func (x *terminal) requireRestored(t *testing.T, code int) {
 	t.Helper()
 	x.await(t, fmt.Sprintf("exit code %d", code))
@@ -108,8 +108,8 @@ func (x *terminal) requireRestored(t *testing.T, code int) {
 		"#{alternate_on} #{mouse_any_flag} #{cursor_flag}"))
 }
 
-// TestTop: the terminal shows the function that a program spends its time in, key by key, and what the program does
-// while it waits; a key writes what is shown to a file; the terminal is left as it was.
+// TestTop: the terminal shows the function that a program spends its time in, key by key, and the program's waits; a
+// key writes the samples to a file; the terminal is restored.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	program := startChain(t, "hwview")
@@ -148,7 +148,7 @@ func TestTop(t *testing.T) {
 			ours = append(ours, s)
 		}
 	}
-	requireChain(t, ours) // of TestProcess and TestCommand nearly all are complete, too
+	requireChain(t, ours) // in TestProcess and TestCommand nearly all are also complete
 }
 
 // TestTopEnds: a signal and Ctrl-C leave the terminal as it was, and so does the end of the program that is looked at.
@@ -169,7 +169,7 @@ func TestTopEnds(t *testing.T) {
 	x.requireRestored(t, 128+int(syscall.SIGTERM))
 }
 
-// TestTopSuspend: Ctrl-Z and SIGTSTP give the terminal back as it was, and fg draws all again and goes on.
+// TestTopSuspend: Ctrl-Z and SIGTSTP restore the terminal, and fg draws the screen again and continues.
 func TestTopSuspend(t *testing.T) {
 	t.Parallel()
 	busy := lab.StartCopy(t)
@@ -245,7 +245,8 @@ func TestTopPlain(t *testing.T) {
 	}
 }
 
-// TestTopCommand: a command is started, alone in what is shown, and all ends with it, with its exit code.
+// TestTopCommand: a command is started and shown without other processes, and headwater ends with it, with its exit
+// code.
 func TestTopCommand(t *testing.T) {
 	t.Parallel()
 	program := chain(t, "hwtop")
@@ -284,8 +285,8 @@ func TestTopCommandEnds(t *testing.T) {
 	require.NoDirExists(t, "/proc/"+pid)
 }
 
-// TestTopPlainWaits: what the threads of a process wait for is printed too, and what those of the whole host do, where
-// threads that do the same are one row, and threads of the kernel that wait for work are none.
+// TestTopPlainWaits: the waits of a process's threads are also printed, and the states of the whole host's threads,
+// where threads in the same state are one row, and idle kernel threads are left out.
 func TestTopPlainWaits(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -321,7 +322,7 @@ func TestTopPlainWaits(t *testing.T) {
 				threads[w.PID] += w.Threads
 			}
 			if w.State == "sleeping" || w.State == "idle" {
-				status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.PID)) // nothing, if it has ended
+				status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.PID)) // empty if it has ended
 				require.NotContains(t, string(status), "\nPPid:\t2\n", "%+v is of the kernel", w)
 			}
 		}
@@ -338,7 +339,7 @@ type waitRow struct {
 	OffSeconds           float64 `json:"off_cpu_seconds"`
 }
 
-// untilWaits runs headwater top, and checks the rows of each table that it prints until they have what is wanted.
+// untilWaits runs headwater top, and checks the rows of each printed table until check returns true.
 func untilWaits(t *testing.T, check func([]waitRow) bool, args ...string) {
 	t.Helper()
 	args = append([]string{"top", "--by", "waits", "--interval", "1", "-n", "600", "--json"}, args...)
@@ -367,7 +368,7 @@ func threadsOf(pid int) int {
 	return len(all)
 }
 
-// TestTopWithoutPrivileges says what is missing and what to do, before it touches the terminal.
+// TestTopWithoutPrivileges: headwater reports the missing privileges and what to do before it touches the terminal.
 func TestTopWithoutPrivileges(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

@@ -16,9 +16,9 @@ import (
 	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
-// TestWaits: of a program whose threads wait in known ways, a recording of all time has each way for as long as the
-// program's own clock says, and knows for what it waits; the kernel's own count agrees on the time that threads were
-// queued for a CPU; and all of the threads' time is there.
+// TestWaits: for a program whose threads wait in known ways, a recording of all time has each way for the duration that
+// the program's own clock reports, with the right reason; the kernel's own count agrees on the time that threads were
+// queued for a CPU; and no time of the threads is missing.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	program := compiled(t, "hwwaits", "gcc", "-O1", "-g", "-pthread", "testdata/waits.c")
@@ -34,12 +34,12 @@ func TestWaits(t *testing.T) {
 	checkWaits(t, program, dir, allowance{missing: 0.25, ofWay: 0.4, moved: 0.9})
 }
 
-// allowance is what may be missing of a recording where others keep the CPUs busy: there are fewer looks at threads,
-// and more time passes between a look and the reading of a stack.
+// allowance is the acceptable part missing from a recording if other processes keep the CPUs busy: threads are sampled
+// less often, and more time passes between a sample and the reading of a stack.
 type allowance struct {
-	missing float64 // of all time: before the first look and after the last
+	missing float64 // of all time: before the first sample and after the last
 	ofWay   float64 // of the time of a way
-	moved   float64 // stacks of threads that have run before they were read, which the recording says
+	moved   float64 // stacks of threads that ran before they were read, which the recording reports
 }
 
 func checkWaits(t testing.TB, program, dir string, may allowance) {

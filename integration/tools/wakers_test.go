@@ -43,8 +43,8 @@ func TestWakers(t *testing.T) {
 	})
 }
 
-// recordWakers records the program for as long as it takes to see a second of each of its waits. Where others keep the
-// CPUs busy, there are few looks at threads.
+// recordWakers records the program until a second of each of its waits has been seen. If other processes keep the CPUs
+// busy, threads are sampled seldom.
 func recordWakers(t *testing.T, program string) (folder string, p *profile.Profile) {
 	t.Helper()
 	for seconds := 5; ; seconds *= 3 {

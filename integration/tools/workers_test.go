@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestWorkersOfTheKernel: threads that the kernel made in a process for itself, as io_uring has them, have stacks of
-// the kernel alone: no frame of the program, no end of one that was never there.
+// TestWorkersOfTheKernel: threads that the kernel makes in a process for itself, such as io_uring's, have only kernel
+// frames: no frame of the program, and no mark of a missing one.
 func TestWorkersOfTheKernel(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

@@ -153,8 +153,8 @@ func outcomeRecipe() recipe {
 	}
 }
 
-// TestAdding follows the lists of files of docs/architecture/adding.md in a copy of the tree. In
-// make test it builds and tests one example; the lists and the edits are those of all.
+// TestAdding follows the lists of files of docs/architecture/adding.md in a copy of the tree. In make test it builds
+// and tests one example, but uses the lists and the edits of all examples.
 func TestAdding(t *testing.T) {
 	need.Tools(t, "go")
 	page, err := os.ReadFile(filepath.Join("../..", addingPage))
@@ -223,7 +223,7 @@ func (r *recipe) apply(t *testing.T, tree string, generates bool) []string {
 	return slices.Compact(files)
 }
 
-// requireChanged demands that the files of a pattern are others than before.
+// requireChanged requires that the files of a pattern have changed.
 func requireChanged(t *testing.T, tree, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(tree, pattern))
@@ -297,7 +297,7 @@ func checkOutcome(t *testing.T, tree string) {
 	run(t, tree, "go", "test", "-run", "^TestOutcomeTexts$", "./component/pyroscope/ebpf/flamegraph")
 }
 
-// run runs a command in a tree and returns what it prints.
+// run runs a command in a tree and returns its output.
 func run(t *testing.T, tree string, name string, args ...string) string {
 	t.Helper()
 	if strings.Contains(name, "/") {
@@ -305,7 +305,7 @@ func run(t *testing.T, tree string, name string, args ...string) string {
 	}
 	cmd := exec.Command(name, args...)
 	cmd.Dir = tree
-	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath") // the folder is another one each time; results are kept
+	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath") // the folder differs each time; results are cached
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", cmd, out)
 	return string(out)

@@ -165,13 +165,12 @@ func fits(folder, pattern string) bool {
 	return folder == pattern
 }
 
-// within reports whether a path is a folder or lies below it.
+// within reports whether a path is a folder or is below it.
 func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// goFiles returns the Go files below root, by their slash-separated path in
-// it, but not those of nested modules and of test data.
+// goFiles returns the Go files below root, by their slash-separated path in it, without nested modules and test data.
 func goFiles(t testing.TB, root string) []string {
 	t.Helper()
 	var files []string

@@ -11,9 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPackagesThatProfile compares the list INTEGRATION of the Makefile with the packages
-// whose tests import integration/lab: a package that is not in it would profile the host
-// while others run.
+// TestPackagesThatProfile compares the list INTEGRATION of the Makefile with the packages whose tests import
+// integration/lab: a missing package would profile the host while other packages run.
 func TestPackagesThatProfile(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {

@@ -37,7 +37,7 @@ type bound struct {
 	amounts []string
 }
 
-// bounds are those of the code.
+// bounds returns the bounds in the code.
 func bounds() []bound {
 	return []bound{
 		{"Files that may hang", []string{mib(elffile.MaxCopy), seconds(elffile.CopyTime), gib(elffile.MaxCopies)}},

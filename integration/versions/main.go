@@ -1,5 +1,5 @@
-// Command versions runs the tests of language runtimes with other versions than the one that is installed, and prints
-// as JSON which of them pass:
+// Command versions runs the tests of language runtimes with versions other than the installed one, and prints the
+// results as JSON:
 //
 //	HEADWATER_PYTHONS=PATH:PATH HEADWATER_NODES=PATH HEADWATER_JAVAS=PATH go run ./integration/versions
 //
@@ -19,7 +19,7 @@ import (
 	"slices"
 )
 
-// language is one whose versions are tested.
+// language is a language whose versions are tested.
 type language struct {
 	name, variable string
 	version        []string // arguments that print it
@@ -40,7 +40,7 @@ var languages = []language{
 		"^(TestSameInstant|TestVirtualThreads)$"},
 }
 
-// result says what came of the tests with a version. They run with the installed one too, and that counts.
+// result is the result of the tests with a version. They also run with the installed version, and these runs count too.
 type result struct {
 	Language string   `json:"language"`
 	Version  string   `json:"version"`
@@ -75,7 +75,7 @@ func run() error {
 	return e.Encode(map[string]any{"versions": results})
 }
 
-// number is a version in what a program prints of itself.
+// number matches a version in a program's output.
 var number = regexp.MustCompile(`\d+(\.\d+)+(_\d+)?`)
 
 // test runs the tests with a program.
@@ -95,7 +95,7 @@ func (l *language) test(program string) (r result, err error) {
 	return r, r.count(out)
 }
 
-// count counts what go test -json printed, tests that have others in them too.
+// count counts the results in the output of go test -json, including tests with subtests.
 func (r *result) count(out []byte) error {
 	ended := map[string]string{}
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {

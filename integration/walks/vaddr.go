@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Segments knows how files are mapped, read by debug/elf and not by the profiler.
+// Segments caches the segments of files, read by debug/elf and not by the profiler.
 type Segments map[string][]*elf.Prog
 
-// Vaddr returns the ELF virtual address of an offset in a file; the offset itself where
-// there is none.
+// Vaddr returns the ELF virtual address of an offset in a file, or the offset itself if no segment contains it.
 func (s Segments) Vaddr(path string, offset uint64) uint64 {
 	for _, p := range s.of(path) {
 		if p.Type == elf.PT_LOAD && offset >= p.Off && offset-p.Off < p.Filesz {
@@ -19,8 +18,8 @@ func (s Segments) Vaddr(path string, offset uint64) uint64 {
 	return offset
 }
 
-// IsCode reports whether an ELF virtual address of a file is mapped as code, in whole pages as
-// it is mapped; so is each of a file that cannot be read.
+// IsCode reports whether an ELF virtual address of a file is mapped as code, in whole pages. It returns true for each
+// address of a file that cannot be read.
 func (s Segments) IsCode(path string, vaddr uint64) bool {
 	const page = 4096
 	segments := s.of(path)

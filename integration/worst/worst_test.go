@@ -218,7 +218,7 @@ func miniDebug(b *testing.B) func() {
 	return symbols(b, func(i *slowelf.Image) { i.Add(b, ".gnu_debugdata", packed) })
 }
 
-// link has a program whose debug file is as large as one may be, and has no other check sum than that of its content.
+// link has a program whose debug file has the maximum size, and is identified only by a checksum of its content.
 func link(b *testing.B) func() {
 	name := append([]byte("large.debug\x00"), 1, 2, 3, 4)
 	path, text := program(b, func(i *slowelf.Image) { i.Add(b, ".gnu_debuglink", name) })
@@ -242,7 +242,7 @@ func link(b *testing.B) func() {
 	}
 }
 
-// goImage seems to be a stripped program of Go, which has nothing but places that look like its table.
+// goImage looks like a stripped Go program that contains only places that look like its table.
 type goImage struct{ content []byte }
 
 func (goImage) IsGo() bool        { return true }
@@ -270,7 +270,7 @@ func search(b *testing.B) func() {
 	}
 }
 
-// perfMap writes the map of this process, of lines with one address or with others each.
+// perfMap writes the map of this process, with lines at one address or at different ones.
 func perfMap(b *testing.B, addr string) func() {
 	path := fmt.Sprintf("/tmp/perf-%d.map", os.Getpid())
 	content := make([]byte, 0, jit.MaxRead)

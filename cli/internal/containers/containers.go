@@ -1,5 +1,5 @@
-// Package containers finds containers by the names that people give them. Engines with Docker's API know those:
-// Docker and Podman.
+// Package containers finds containers by the names that users give them. It asks the engines with Docker's API: Docker
+// and Podman.
 package containers
 
 import (
@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	patience  = 2 * time.Second // of an engine
+	patience  = 2 * time.Second // time limit for an engine
 	maxAnswer = 32 << 20
 )
 
-// Container is one that has a process on this host.
+// Container is a container with a process on this host.
 type Container struct {
 	ID    string
 	Names []string // none if no engine names it
 }
 
-// Running lists the containers that processes are in, by ID. Names are those of the engines that answer on the usual
-// sockets, or on that of DOCKER_HOST.
+// Running lists the containers that have processes, sorted by ID. The names come from the engines that answer on the
+// usual sockets, or on the socket in DOCKER_HOST.
 func Running(ctx context.Context) ([]Container, error) {
 	return running(ctx, procfs.Default, sockets(os.Getenv("DOCKER_HOST")))
 }
 
-// Resolve returns the ID of the running container that text means: what its ID begins with, or one of its names.
+// Resolve returns the ID of the running container that text identifies: by the start of its ID, or by one of its names.
 func Resolve(ctx context.Context, text string) (id string, err error) {
 	all, err := Running(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func running(ctx context.Context, fs procfs.FS, sockets []string) ([]Container, 
 	return all, nil
 }
 
-// sockets are where engines answer.
+// sockets returns the paths of the engines' sockets.
 func sockets(dockerHost string) []string {
 	if path, ok := strings.CutPrefix(dockerHost, "unix://"); ok {
 		return []string{path}
@@ -101,7 +101,7 @@ func sockets(dockerHost string) []string {
 	return []string{"/var/run/docker.sock", "/run/podman/podman.sock"}
 }
 
-// addNames adds the names that an engine knows, if it answers.
+// addNames adds the names that an engine knows, if the engine answers.
 func addNames(ctx context.Context, socket string, to map[string]*Container) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -115,7 +115,7 @@ func addNames(ctx context.Context, socket string, to map[string]*Container) {
 	}
 	answer, err := transport.RoundTrip(request)
 	if err != nil {
-		return // there is no such engine, or this process may not ask it
+		return // no such engine, or no permission
 	}
 	defer answer.Body.Close()
 	var listed []struct {

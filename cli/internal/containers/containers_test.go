@@ -17,7 +17,7 @@ import (
 
 var web, store = strings.Repeat("a1", 32), strings.Repeat("b2", 32)
 
-// TestRunning: containers are those of processes, with the names that an engine has for them.
+// TestRunning: processes' containers are found, with the names that an engine has for them.
 func TestRunning(t *testing.T) {
 	root := t.TempDir()
 	for pid, cgroup := range map[int]string{

@@ -1,5 +1,5 @@
-// Package convert turns the flags of other profilers, and files of the OpenTelemetry collector, into a configuration in
-// River.
+// Package convert converts the flags of other profilers, and files of the OpenTelemetry collector, to a configuration
+// in River.
 package convert
 
 import (
@@ -12,51 +12,51 @@ import (
 	"time"
 )
 
-// Result is what flags became.
+// Result is the result of a conversion.
 type Result struct {
 	River   string
-	Notes   []string // what has no equal here, a sentence for each flag
-	Unknown []string // flags that the other profiler does not have either, or not the version that is known
+	Notes   []string // about settings without an equivalent here, a sentence for each flag
+	Unknown []string // flags that the known version of the other profiler does not have
 }
 
-// Programs are the profilers whose flags are known.
+// Programs returns the names of the profilers whose flags are known.
 func Programs() []string { return slices.Sorted(maps.Keys(programs())) }
 
 // program is another profiler.
 type program struct {
-	standard func() settings // what it does without flags
+	standard func() settings // its defaults
 	flags    map[string]rule
 }
 
-// rule says what a flag means.
+// rule describes a flag.
 type rule struct {
-	bare bool                                  // it may stand without a value, which is true then
-	set  func(s *settings, value string) error // nil: nothing has to be set
-	note string                                // what has no equal here; "": nothing is missing
+	bare bool                                  // it needs no value; the default value is true
+	set  func(s *settings, value string) error // nil if there is no setting to change
+	note string                                // on a missing equivalent; "" if there is none to report
 }
 
 func programs() map[string]program {
 	return map[string]program{"ebpf-profiler": otel(), "parca-agent": parca()}
 }
 
-// settings are what a configuration says.
+// settings are the settings of a configuration.
 type settings struct {
 	rate      int
 	interval  time.Duration
-	languages map[string]bool // by argument: python_enabled; those that are off
-	threads   []string        // arguments that are on
-	offCPU    string          // off_cpu_threshold, "" if that is not wanted
+	languages map[string]bool // by argument, such as python_enabled; those turned off
+	threads   []string        // arguments that are turned on
+	offCPU    string          // off_cpu_threshold, "" if off
 	labels    map[string]string
 	logging   map[string]string
 	notes     []string
-	at        string // what is being read: a flag, or a line of a file
+	at        string // the current input: a flag, or a line of a file
 }
 
-// note says of what is being read that something has no equal here.
+// note records that the current input has no equivalent here.
 func (s *settings) note(text string) { s.notes = append(s.notes, s.at+": "+text) }
 
-// Flags converts the flags of a program, which Programs lists, to a configuration that pushes to a Pyroscope server.
-// Errors name the flag.
+// Flags converts the flags of a program from Programs to a configuration that pushes to a Pyroscope server. Errors name
+// the flag.
 func Flags(name, server string, args []string) (*Result, error) {
 	p, ok := programs()[path.Base(name)]
 	if !ok {
@@ -106,7 +106,7 @@ func (s *settings) apply(known rule, value string, hasValue bool) error {
 	return nil
 }
 
-// river writes the configuration, made of what is named.
+// river returns the configuration. of names the source of the settings.
 func (s *settings) river(of, server string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "// Made of %s.\n", of)

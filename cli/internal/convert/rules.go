@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Notes on what several flags ask for.
+// Notes for several flags.
 const (
 	noOTLP    = "profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it"
 	noProbes  = "there are no probes"
@@ -83,7 +83,7 @@ func parca() program {
 	}, flags}
 }
 
-// ignore adds flags that ask for nothing that has to be said here.
+// ignore adds flags that need neither a setting nor a note.
 func ignore(flags map[string]rule, bare bool, names ...string) {
 	for _, name := range names {
 		flags[name] = rule{bare: bare}
@@ -106,7 +106,7 @@ func setInterval(s *settings, value string) (err error) {
 	return nil
 }
 
-// setTracers turns off languages that are not named.
+// setTracers turns off the languages that value does not list.
 func setTracers(s *settings, value string) error {
 	here := map[string]string{"python": "python_enabled", "hotspot": "hotspot_enabled", "v8": "v8_enabled"}
 	elsewhere := []string{"perl", "php", "ruby", "dotnet", "beam"}
@@ -123,7 +123,7 @@ func setTracers(s *settings, value string) error {
 			delete(s.languages, here[name])
 		case strings.Contains(" "+strings.Join(elsewhere, " ")+" ", " "+name+" "):
 			s.note("functions of " + name + " are not shown")
-		case name == "native", name == "go", name == "labels", name == "": // always shown, or no stacks
+		case name == "native", name == "go", name == "labels", name == "": // always on, or no stacks
 		default:
 			return fmt.Errorf("%q is no tracer", name)
 		}
@@ -154,7 +154,7 @@ func setNode(s *settings, value string) error {
 	return nil
 }
 
-// setLabels reads a=b;c=d.
+// setLabels parses a=b;c=d.
 func setLabels(s *settings, value string) error {
 	for pair := range strings.SplitSeq(value, ";") {
 		label, text, ok := strings.Cut(pair, "=")

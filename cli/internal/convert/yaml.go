@@ -9,10 +9,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// receiver is what the collector calls its profiler.
+// receiver is the collector's name of its profiler.
 const receiver = "profiling"
 
-// elsewhere says of the top-level keys of other programs' files what they are, and what to do.
+// elsewhere describes files of other programs, by a top-level key, and how to convert them.
 var elsewhere = map[string]string{
 	"relabel_configs": "a configuration of parca-agent, whose rules are for labels of its own; write them as rules of " +
 		"discovery.relabel, and convert its flags: headwater convert -- parca-agent FLAGS",
@@ -22,7 +22,7 @@ var elsewhere = map[string]string{
 	"integrations":   "a configuration of Grafana Agent in static mode, which has no profiles",
 }
 
-// parts says of the parts of a collector's configuration what becomes of them.
+// parts says how each part of a collector's configuration is converted.
 var parts = map[string]string{
 	"receivers":  "only the receiver profiling is converted; the collector goes on with this one",
 	"exporters":  noOTLP,
@@ -31,8 +31,8 @@ var parts = map[string]string{
 	"extensions": "there is none here",
 }
 
-// YAML converts the profiling receiver of an OpenTelemetry collector's configuration to one that pushes to a Pyroscope
-// server. Errors name the file and the line.
+// YAML converts the profiling receiver in an OpenTelemetry collector's configuration to a configuration that pushes to
+// a Pyroscope server. Errors name the file and the line.
 func YAML(file, server string, text []byte) (*Result, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -49,15 +49,15 @@ func YAML(file, server string, text []byte) (*Result, error) {
 	return &Result{River: y.river(of, server), Notes: y.notes, Unknown: y.unknown}, nil
 }
 
-// yamlFile is a configuration that is read.
+// yamlFile is a configuration that is being read.
 type yamlFile struct {
 	settings
 	name    string
-	found   int // line of the receiver, 0 before it
+	found   int // line of the receiver, 0 if not found yet
 	unknown []string
 }
 
-// place is "file:line: key".
+// place returns "file:line: key".
 func (y *yamlFile) place(key *yaml.Node) string {
 	return fmt.Sprintf("%s:%d: %s", y.name, key.Line, key.Value)
 }
@@ -88,7 +88,7 @@ func (y *yamlFile) read(top *yaml.Node) error {
 // isReceiver reports whether a receiver profiles: profiling, or profiling/NAME.
 func isReceiver(name string) bool { return name == receiver || strings.HasPrefix(name, receiver+"/") }
 
-// readReceiver reads the arguments of the profiler, which are those of its flags.
+// readReceiver reads the arguments of the profiler, which correspond to its flags.
 func (y *yamlFile) readReceiver(name, of *yaml.Node) error {
 	if y.found > 0 {
 		return fmt.Errorf("%s: there is one in line %d already; profile with one of them", y.place(name), y.found)
@@ -113,7 +113,8 @@ func (y *yamlFile) readReceiver(name, of *yaml.Node) error {
 	return nil
 }
 
-// flagOf is the flag that means the same as a key. Keys were SamplesPerSecond once, and are samples_per_second now.
+// flagOf returns the flag that corresponds to a key. Keys are now written samples_per_second, formerly
+// SamplesPerSecond.
 func flagOf(key string) string {
 	key = strings.ToLower(strings.ReplaceAll(key, "_", ""))
 	if flag, ok := map[string]string{
@@ -129,7 +130,7 @@ func flagOf(key string) string {
 	return key
 }
 
-// textOf is a value as a flag has it: of a list the parts with commas between them.
+// textOf returns a value as text for a flag: the elements of a list are joined with commas.
 func textOf(value *yaml.Node) (string, error) {
 	switch value.Kind {
 	case yaml.ScalarNode:
@@ -148,7 +149,7 @@ func textOf(value *yaml.Node) (string, error) {
 	return "", errors.New("it must be a value or a list")
 }
 
-// pairs are the keys and values of a mapping, none of anything else.
+// pairs iterates over the keys and values of a mapping. Other nodes have none.
 func pairs(of *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if of.Kind != yaml.MappingNode {

@@ -15,17 +15,17 @@ import (
 
 var errNoSamples = errors.New("there are no samples")
 
-// Comments of a profile that this tool recorded.
+// Comments in profiles that this tool has recorded.
 const (
 	ownComment     = "headwater "
-	unnamedComment = "headwater unnamed: " // and then a binary, ": " and why it has no names
+	unnamedComment = "headwater unnamed: " // followed by a binary, ": ", and why it has no names
 )
 
-// keptReasons is how many binaries' reasons a profile keeps.
+// keptReasons is the maximum number of binaries whose reasons a profile keeps.
 const keptReasons = 5
 
-// KeepReasons writes into the profile of a recording why binaries have no names, so that its file says so too. explain
-// gives the reason of one.
+// KeepReasons writes the reasons why binaries have no names into the profile of a recording, so that its file contains
+// them. explain returns the reason for binary i.
 func KeepReasons(r *record.Recording, explain func(i int) string) {
 	if r.Profile == nil {
 		return
@@ -38,7 +38,7 @@ func KeepReasons(r *record.Recording, explain func(i int) string) {
 	}
 }
 
-// reasonsOf returns what KeepReasons wrote, by binary.
+// reasonsOf returns the reasons that KeepReasons wrote, by binary.
 func reasonsOf(p *profile.Profile) map[string]string {
 	out := map[string]string{}
 	for _, c := range p.Comments {
@@ -51,7 +51,7 @@ func reasonsOf(p *profile.Profile) map[string]string {
 	return out
 }
 
-// isMarked reports whether a profile was made by this tool, which marks stacks that are not whole.
+// isMarked reports whether this tool made the profile: then incomplete stacks are marked.
 func isMarked(p *profile.Profile) bool {
 	for _, c := range p.Comments {
 		if strings.HasPrefix(c, ownComment) {
@@ -61,7 +61,7 @@ func isMarked(p *profile.Profile) bool {
 	return false
 }
 
-// about says what a profile is of.
+// about describes the subject of a profile.
 func about(p *profile.Profile) string {
 	text := export.Title(p)
 	if p.DurationNanos > 0 {
@@ -73,7 +73,7 @@ func about(p *profile.Profile) string {
 	return text
 }
 
-// binaryName is the short name of a binary.
+// binaryName returns the short name of a binary.
 func binaryName(file string) string {
 	if file == "" {
 		return "[no binary]"

@@ -1,4 +1,4 @@
-// Package digest says in plain text of a bounded size what a profile shows: for chats, issues and language models. It
+// Package digest summarizes a profile in plain text of a bounded size: for chats, issues and language models. The text
 // always says how complete the profile is.
 package digest
 
@@ -13,45 +13,45 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// Entry is a function, process or binary with what it has of a profile.
+// Entry is a function, process or binary with its values in a profile.
 type Entry struct {
 	Name   string
 	Binary string // of a function
 	Self   int64  // value of the stacks that end in it
-	Total  int64  // value of the stacks that have it
+	Total  int64  // value of the stacks that contain it
 }
 
-// Digest is what is known of a profile. It holds no reference to it.
+// Digest summarizes a profile. It holds no reference to the profile.
 type Digest struct {
 	About string // what was profiled, when and for how long
 
-	Of     string // what all values are of, such as cpu
+	Of     string // type of all values, such as cpu
 	Unit   string // of all values
 	Total  int64  // value of all samples
-	Period int64  // value of one sample, 0 if that is not known
+	Period int64  // value of one sample, 0 if unknown
 
 	Functions []Entry // most self first
 	Binaries  []Entry // by the innermost frame, most self first
-	Processes []Entry // none if the profile does not say
+	Processes []Entry // empty if the profile does not name processes
 
 	Complete Completeness
 
 	stacks []export.Stack
 }
 
-// Completeness says what a profile lacks.
+// Completeness describes the missing parts of a profile.
 type Completeness struct {
-	Samples   int64            // -1: not known
-	Due, Lost uint64           // samples of the host; Due is 0 if that is not known
-	Marked    bool             // its maker says which stacks are not whole
-	Broken    int64            // value of the stacks that are not whole
-	Reasons   map[string]int64 // value of these by reason
+	Samples   int64            // -1 if unknown
+	Due, Lost uint64           // samples of the host; Due is 0 if unknown
+	Marked    bool             // incomplete stacks are marked
+	Broken    int64            // value of the incomplete stacks
+	Reasons   map[string]int64 // value of the incomplete stacks, by reason
 	Unnamed   int64            // value of the stacks whose innermost frame has no name
-	Binaries  []Entry          // where these are, most first
+	Binaries  []Entry          // binaries of these frames, most value first
 	Why       map[string]string
 }
 
-// Of digests a profile. It returns an error if that has no samples.
+// Of digests a profile. It returns an error if the profile has no samples.
 func Of(p *profile.Profile) (*Digest, error) {
 	stacks, of, period, err := export.Stacks(p)
 	if err != nil {
@@ -98,7 +98,7 @@ func Of(p *profile.Profile) (*Digest, error) {
 // table adds up values.
 type table map[Entry]*Entry
 
-// count adds values to those of an entry.
+// count adds values to an entry.
 func (t table) count(of Entry, self, total int64) {
 	e := t[of]
 	if e == nil {
@@ -109,7 +109,7 @@ func (t table) count(of Entry, self, total int64) {
 	e.Total += total
 }
 
-// add counts the functions of a stack, each once.
+// add counts each function of a stack once.
 func (t table) add(s export.Stack) {
 	seen := map[export.Frame]bool{}
 	for i, f := range s.Frames {
@@ -125,7 +125,7 @@ func (t table) add(s export.Stack) {
 	}
 }
 
-// sorted returns the entries, most self first, and of equals in the order of their names.
+// sorted returns the entries, most self first, then most total, then by name.
 func (t table) sorted() []Entry {
 	var out []Entry
 	for e := range maps.Values(t) {

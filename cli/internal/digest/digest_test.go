@@ -110,7 +110,8 @@ binaries (by innermost frame):
 `, text(t, p, 60))
 }
 
-// TestBound: a text has no more lines than asked for, nor longer ones than its names allow, and is always the same.
+// TestBound: a text has at most the requested number of lines, lines are only as long as names allow, and it is always
+// the same.
 func TestBound(t *testing.T) {
 	stacks := map[string]int64{}
 	for i := range 500 {

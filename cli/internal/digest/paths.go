@@ -7,17 +7,17 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 )
 
-// maxPath is how many frames of a path are shown.
+// maxPath is the maximum number of frames shown of a path.
 const maxPath = 12
 
-// step is a frame of a path, with the value of the stacks that have the path up to it.
+// step is a frame of a path, with the value of the stacks that share the path up to this frame.
 type step struct {
 	frame export.Frame
 	value int64
 }
 
-// hottest follows, of lists of frames with values, the frame that most have next, as long as most of those before have
-// it. Calls of a function by itself are one step.
+// hottest returns the common path of lists of frames with values: each step is the next frame with the most value, as
+// long as more than half of the previous step's value has it. Direct recursion counts as one step.
 func hottest(lists [][]export.Frame, values []int64) (path []step) {
 	all := make([]int, len(lists))
 	for i := range all {
@@ -42,7 +42,7 @@ func hottest(lists [][]export.Frame, values []int64) (path []step) {
 	return path
 }
 
-// nextFrame returns the first frame that has most value.
+// nextFrame returns the first frame with the most value.
 func nextFrame(which []int, lists [][]export.Frame, values []int64) (best export.Frame, most int64) {
 	sums := map[export.Frame]int64{}
 	for _, i := range which {
@@ -62,7 +62,7 @@ func less(a, b export.Frame) bool {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Binary, b.Binary)) < 0
 }
 
-// withoutFirst removes the first frame, as often as it follows itself.
+// withoutFirst removes the first frame and its direct repetitions.
 func withoutFirst(frames []export.Frame) []export.Frame {
 	first := frames[0]
 	for len(frames) > 0 && frames[0] == first {
@@ -71,7 +71,7 @@ func withoutFirst(frames []export.Frame) []export.Frame {
 	return frames
 }
 
-// callersOf returns the path by which most of a function's own time is called, itself first.
+// callersOf returns the hottest path of callers of a function's own time, starting with the function.
 func (d *Digest) callersOf(f export.Frame) []step {
 	var lists [][]export.Frame
 	var values []int64

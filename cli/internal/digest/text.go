@@ -13,16 +13,16 @@ import (
 	"github.com/headwater/headwater/ebpf/printable"
 )
 
-// Bounds of a text.
+// Limits of a text.
 const (
 	MinLines = 20
 	MaxLines = 1000
 	maxName  = 100 // characters of a function's name
-	maxWhy   = 200 // characters of why there are no names
+	maxWhy   = 200 // characters of the reason for missing names
 	shownOf  = 3   // binaries and reasons
 )
 
-// WriteText writes the digest in at most maxLines lines, which MinLines is the least of.
+// WriteText writes the digest in at most maxLines lines, or MinLines if that is more.
 func (d *Digest) WriteText(w io.Writer, maxLines int) error {
 	head := d.head()
 	left := max(maxLines, MinLines) - len(head)
@@ -39,19 +39,19 @@ func (d *Digest) WriteText(w io.Writer, maxLines int) error {
 	return err
 }
 
-// head says what the profile is of, and how complete it is.
+// head describes the subject of the profile, and its completeness.
 func (d *Digest) head() []string {
 	return append([]string{"profile: " + short(d.About, maxWhy), d.amount()}, d.Complete.lines(d.Total)...)
 }
 
-// WriteCompleteness writes what the profile is of, and how complete it is, without what it shows.
+// WriteCompleteness writes only the subject of the profile and its completeness.
 func (d *Digest) WriteCompleteness(w io.Writer) error {
 	_, err := io.WriteString(w, strings.Join(d.head(), "\n")+"\n")
 	return err
 }
 
-// fit cuts parts to a number of lines in all: each gets as much as the others while it has lines, the first twice as
-// much. The first line of a part is its heading. A cut part says how much more there is.
+// fit cuts parts to a total number of lines: each part gets an equal share as far as it needs it, the first part a
+// double share. The first line of a part is its heading. A cut part says how many lines are missing.
 func fit(parts [][]string, lines int) [][]string {
 	share := make([]int, len(parts))
 	for used, grown := 0, true; grown && used < lines; {
@@ -78,10 +78,10 @@ func fit(parts [][]string, lines int) [][]string {
 	return out
 }
 
-// amount says how much there is in all.
+// amount describes the total value.
 func (d *Digest) amount() string {
 	if d.Unit == "nanoseconds" {
-		of := d.Of // of another tool's kind
+		of := d.Of // a kind of another tool
 		if k, ok := kind.ByValue(d.Of); ok {
 			of = kind.Of(k).Title
 		}
@@ -90,7 +90,7 @@ func (d *Digest) amount() string {
 	return fmt.Sprintf("total: %d %s", d.Total, printable.Text(d.Unit))
 }
 
-// lines say how complete the profile is.
+// lines describes the completeness of the profile.
 func (c *Completeness) lines(total int64) []string {
 	samples := "samples: not known"
 	if c.Samples >= 0 {
@@ -123,7 +123,7 @@ func (c *Completeness) lines(total int64) []string {
 	return out
 }
 
-// reasons returns why stacks are not whole, the most frequent first.
+// reasons returns the reasons for incomplete stacks, most frequent first.
 func (c *Completeness) reasons() []string {
 	out := slices.Sorted(maps.Keys(c.Reasons))
 	slices.SortStableFunc(out, func(a, b string) int {
@@ -132,7 +132,7 @@ func (c *Completeness) reasons() []string {
 	return out
 }
 
-// table lists functions with their own time and all below.
+// table lists functions with their self and total values.
 func (d *Digest) table(title, by string, functions []Entry) []string {
 	out := []string{fmt.Sprintf("%s (self total name binary):", title)}
 	for _, e := range functions {
@@ -144,14 +144,14 @@ func (d *Digest) table(title, by string, functions []Entry) []string {
 	return out
 }
 
-// totals lists functions with all that they call.
+// totals lists functions by their total values.
 func (d *Digest) totals() []string {
 	const shown = 20
 	all := byTotal(d.Functions)
 	return d.table("functions by total", "total", all[:min(len(all), shown)])
 }
 
-// plain lists what has no more than a value.
+// plain lists entries that have only a value.
 func (d *Digest) plain(title string, entries []Entry) []string {
 	out := []string{title + ":"}
 	for _, e := range entries {
@@ -160,7 +160,7 @@ func (d *Digest) plain(title string, entries []Entry) []string {
 	return out
 }
 
-// paths lists by which calls the functions with most time are reached.
+// paths lists the paths of calls to the functions with the most time.
 func (d *Digest) paths(most int) []string {
 	out := []string{"hot paths (function <- its caller <- ..., while more than half comes that way):"}
 	for _, e := range d.Functions {
@@ -173,7 +173,7 @@ func (d *Digest) paths(most int) []string {
 	return out
 }
 
-// arrows is a path as text.
+// arrows formats a path.
 func arrows(path []step, arrow string) string {
 	var names []string
 	for _, s := range path {
@@ -182,7 +182,7 @@ func arrows(path []step, arrow string) string {
 	return strings.Join(names, arrow)
 }
 
-// function is a function's name and where it is.
+// function formats a function's name and binary.
 func function(e Entry) string {
 	name := short(e.Name, maxName)
 	where := binaryName(e.Binary)
@@ -192,7 +192,7 @@ func function(e Entry) string {
 	return name + "  " + short(where, maxName)
 }
 
-// short is text in one line of at most the given number of characters.
+// short returns text as one line of at most the given number of characters.
 func short(text string, most int) string {
 	text = printable.Text(text)
 	if runes := []rune(text); len(runes) > most {
@@ -201,7 +201,7 @@ func short(text string, most int) string {
 	return text
 }
 
-// percent rounds down near the end: only everything is 100 %.
+// percent rounds down near the end: it returns 100 % only if part equals whole.
 func percent(part, whole int64) string {
 	p := 100 * float64(part) / float64(max(whole, 1))
 	if p < 100 && p > 99.9 {

@@ -10,10 +10,10 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 )
 
-// candidates is how many functions an error names.
+// candidates is the maximum number of functions in an error.
 const candidates = 10
 
-// find returns the functions that a text means: those of that name, or else those whose names have it.
+// find returns the functions with the name text, or else the functions whose names contain it.
 func (d *Digest) find(text string) (found []Entry, err error) {
 	if text == "" {
 		return nil, errors.New("name a function")
@@ -47,8 +47,8 @@ func (d *Digest) find(text string) (found []Entry, err error) {
 	return nil, fmt.Errorf("no function of the profile has %q in its name", short(text, maxName))
 }
 
-// WriteThrough writes who calls a function and what it calls, in at most maxLines lines. The function is given by
-// its name, or by a part of it that no other function has.
+// WriteThrough writes the callers and callees of a function, in at most maxLines lines. name is the function's name, or
+// a part that occurs in no other function's name.
 func (d *Digest) WriteThrough(w io.Writer, name string, maxLines int) error {
 	found, err := d.find(name)
 	if err != nil {
@@ -77,14 +77,14 @@ func (d *Digest) WriteThrough(w io.Writer, name string, maxLines int) error {
 	return err
 }
 
-// through adds up the stacks that have a function.
+// through adds up the stacks that contain a function.
 type through struct {
 	callers, callees table
-	up, down         [][]export.Frame // from the function on
+	up, down         [][]export.Frame // callers and callees, starting with the function
 	values           []int64
 }
 
-// add counts a stack, once: the caller of the outermost call, and the callee of the innermost.
+// add counts a stack once: the caller of the outermost call, and the callee of the innermost call.
 func (t *through) add(s export.Stack, is map[export.Frame]bool) {
 	outer := slices.IndexFunc(s.Frames, func(f export.Frame) bool { return is[f] })
 	if outer < 0 {
@@ -111,7 +111,7 @@ func (t *through) add(s export.Stack, is map[export.Frame]bool) {
 	t.values = append(t.values, s.Value)
 }
 
-// plainFunctions lists functions with a value.
+// plainFunctions lists functions with one value.
 func (d *Digest) plainFunctions(title string, entries []Entry) []string {
 	out := []string{title + ":"}
 	for _, e := range entries {
@@ -124,7 +124,8 @@ func (d *Digest) path(title, arrow string, path []step) []string {
 	return []string{title + ":", fmt.Sprintf("  %6s  %s", percent(path[len(path)-1].value, d.Total), arrows(path, arrow))}
 }
 
-// WriteTop writes the first of one list, with how complete the profile is. by is function, process or binary.
+// WriteTop writes the first entries of one list, and the completeness of the profile. by is function, process or
+// binary.
 func (d *Digest) WriteTop(w io.Writer, by string, most int) error {
 	var list []string
 	switch by {

@@ -1,4 +1,4 @@
-// Package doctor looks at what a machine offers a profiler, and says what to do about what is missing.
+// Package doctor checks whether a machine meets a profiler's requirements, and says how to fix problems.
 package doctor
 
 import (
@@ -10,31 +10,31 @@ import (
 	"github.com/headwater/headwater/cli/internal/jsonout"
 )
 
-// State says how a finding is.
+// State is the result of a check.
 type State string
 
 // The states, best first.
 const (
 	OK   State = "ok"
-	Warn State = "warning" // profiling works, and something is missing in profiles
+	Warn State = "warning" // profiling works, but profiles lack something
 	Bad  State = "missing" // profiling does not work
 )
 
-// Finding is one thing that was looked at.
+// Finding is one checked property.
 type Finding struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	Found string `json:"found"`        // what there is, in a few words
-	Do    string `json:"do,omitempty"` // what to do, "" if all is well
+	Found string `json:"found"`        // the current value, in a few words
+	Do    string `json:"do,omitempty"` // how to fix it, "" if all is well
 }
 
-// Report is all that was found.
+// Report holds all findings.
 type Report struct {
 	Findings []Finding `json:"findings"`
 	Runtimes []Runtime `json:"runtimes"` // of languages, in running processes
 }
 
-// Examine looks at this machine until ctx is done, which shortens the list of runtimes.
+// Examine examines this machine. When ctx is done, the list of runtimes is cut short.
 func Examine(ctx context.Context) *Report {
 	r := &Report{Runtimes: []Runtime{}}
 	for _, look := range []func() Finding{
@@ -63,7 +63,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return jsonout.Write(w, r)
 }
 
-// WriteText writes the report for people.
+// WriteText writes the report as text.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range r.Findings {

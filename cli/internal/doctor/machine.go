@@ -15,13 +15,13 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// minMajor.minMinor is the oldest kernel whose BPF does what is needed.
+// minMajor.minMinor is the oldest kernel with the required BPF features.
 const (
 	minMajor = 5
 	minMinor = 10
 )
 
-// release returns this kernel's release, and the first two numbers of it.
+// release returns this kernel's release, and its first two numbers.
 func release() (text string, major, minor int) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -32,7 +32,7 @@ func release() (text string, major, minor int) {
 	return text, major, minor
 }
 
-// versionOf returns the first two numbers of a kernel's release, 0 for what is no number.
+// versionOf returns the first two numbers of a kernel's release, 0 for a part that is not a number.
 func versionOf(release string) (major, minor int) {
 	first, rest, _ := strings.Cut(release, ".")
 	major, _ = strconv.Atoi(first)
@@ -112,7 +112,7 @@ func lockdown() Finding {
 	return f
 }
 
-// setting returns a number of /proc/sys/kernel.
+// setting returns a number from /proc/sys/kernel.
 func setting(name string) (int, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/" + name)
 	if err != nil {

@@ -25,7 +25,7 @@ type Runtime struct {
 	Hint  string   `json:"hint,omitempty"` // why its functions are not named, and what to do
 }
 
-// shownPIDs is how many processes a line has.
+// shownPIDs is the maximum number of processes in a line.
 const shownPIDs = 5
 
 func (r *Runtime) where() string {
@@ -47,14 +47,14 @@ type survey struct {
 	found map[string]*Runtime // by name and file
 }
 
-// runtimes returns the runtimes that are found until ctx is done. Files may be on mounts that hang: nobody waits for
-// those.
+// runtimes returns the runtimes that are found until ctx is done. Files may be on mounts that hang; runtimes does not
+// wait for them.
 func runtimes(ctx context.Context) (out []Runtime) {
 	s := &survey{all: languages.All(), found: map[string]*Runtime{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pids, _ := procfs.Default.PIDs() // without /proc there are none
+		pids, _ := procfs.Default.PIDs() // without /proc there are no processes
 		for _, pid := range pids {
 			if ctx.Err() != nil {
 				return
@@ -77,7 +77,7 @@ func runtimes(ctx context.Context) (out []Runtime) {
 	return out
 }
 
-// process notes the runtimes of a process, whose files may not be for us to read.
+// process records the runtimes of a process. It may lack permission to read the process's files.
 func (s *survey) process(pid uint32) {
 	mappings, err := procfs.Default.ExecMappings(pid)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *survey) mapping(pid uint32, m procfs.Mapping) {
 	}
 }
 
-// describe says which runtime a library is in a process, and why its functions have no names.
+// describe returns the runtime of a library in a process, and why its functions have no names.
 func describe(library runtime.Library, p runtime.Process) Runtime {
 	interpreted, ok := library.(runtime.Interpreted)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package fresh makes a short recording of this host that stays in memory.
+// Package fresh makes a short recording of this host in memory.
 package fresh
 
 import (
@@ -13,11 +13,12 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// ErrNoSamples says that nothing of what was selected used a CPU.
+// ErrNoSamples says that the selected processes used no CPU.
 var ErrNoSamples = errors.New("no samples: nothing of what was selected used a CPU meanwhile")
 
-// Record records what a selection has, at rate samples per second and CPU, for a while or until ctx is done. The
-// profile has processes apart, and says how complete it is. The errors are those of record.Open, and ErrNoSamples.
+// Record records the selected processes, at rate samples per second and CPU, for the duration during or until ctx is
+// done. The profile distinguishes processes, and contains its completeness. The errors are those that record.Open
+// returns, and ErrNoSamples.
 func Record(
 	ctx context.Context, what record.Selection, rate int, during time.Duration,
 ) (r *record.Recording, err error) {

@@ -1,4 +1,4 @@
-// Package jsonout writes what commands print with --json.
+// Package jsonout writes the JSON output of commands.
 package jsonout
 
 import (

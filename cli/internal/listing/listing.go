@@ -1,4 +1,4 @@
-// Package listing writes the unwind table of a file for people, and as JSON.
+// Package listing writes the unwind table of a file as text and as JSON.
 package listing
 
 import (
@@ -20,8 +20,7 @@ type File struct {
 	shift   uint8 // of its pages
 }
 
-// Open opens the table of the file at path, for the caller to close. A file without
-// unwind information is an error.
+// Open opens the table of the file at path. The caller must close it. A file without unwind information is an error.
 func Open(path string) (*File, error) {
 	f, err := elffile.Open(path)
 	if err != nil {

@@ -57,7 +57,7 @@ func (t *File) WriteRows(out io.Writer, asJSON bool) error {
 	return w.Flush()
 }
 
-// head writes the head of a table in text.
+// head writes the heading of a table in text.
 func (t *File) head(w io.Writer) {
 	fp := "rbp"
 	if t.machine == elf.EM_AARCH64 {
@@ -78,10 +78,10 @@ type PC struct {
 	PC      string `json:"pc"`
 	Row     Row    `json:"row"`
 	Formula string `json:"formula"`
-	FDE     *FDE   `json:"fde,omitempty"` // nil if no FDE is about the address
+	FDE     *FDE   `json:"fde,omitempty"` // nil if no FDE covers the address
 }
 
-// FDE says where an FDE is, as JSON.
+// FDE describes an FDE, as JSON.
 type FDE struct {
 	Section      string `json:"section"`
 	Offset       string `json:"offset"`
@@ -126,7 +126,7 @@ func (t *File) WritePC(out io.Writer, pc uint64, asJSON bool) error {
 	return err
 }
 
-// rowAt returns the row of pc, as far as it goes in its page.
+// rowAt returns the row of pc, limited to its page.
 func (t *File) rowAt(pc uint64) (unwindtable.Range, error) {
 	segment, err := t.segmentOf(pc)
 	if err != nil {

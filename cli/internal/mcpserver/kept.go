@@ -9,7 +9,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Bounds of the recordings that are kept.
+// Limits of the kept recordings.
 const (
 	maxKept  = 8
 	maxBytes = 32 << 20 // compressed
@@ -17,7 +17,7 @@ const (
 
 const namePrefix = "recording-"
 
-// recordings are profiles in memory, compressed, the newest last. The zero value has none.
+// recordings are compressed profiles in memory, newest last. The zero value is empty.
 type recordings struct {
 	mu   sync.Mutex
 	made int
@@ -29,7 +29,7 @@ type recording struct {
 	data []byte
 }
 
-// keep keeps a profile, and returns its name. Older ones go where there are too many.
+// keep stores a profile, and returns its name. It removes the oldest ones beyond the limits.
 func (r *recordings) keep(p *profile.Profile) (name string, err error) {
 	var data bytes.Buffer
 	if err := p.Write(&data); err != nil {
@@ -56,8 +56,8 @@ func (r *recordings) bytes() (sum int) {
 	return sum
 }
 
-// get returns the kept profile of that name. It returns nil without an error for a name that no recording can have,
-// such as that of a file, and an error for a recording that is not kept any more or never was.
+// get returns the kept profile with that name. It returns nil without an error for a name that no recording can have,
+// such as a file's name, and an error for a recording that does not exist or is no longer kept.
 func (r *recordings) get(name string) (*profile.Profile, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,16 +20,16 @@ import (
 	"github.com/headwater/headwater/cli/internal/profilefile"
 )
 
-// Bounds of what a call may ask for.
+// Limits of a call.
 const (
 	maxSeconds  = 30
 	maxRate     = 999
-	maxContent  = 16 << 20  // of a file or URL
-	maxInflated = 128 << 20 // of these, decompressed
+	maxContent  = 16 << 20  // size of a file or URL
+	maxInflated = 128 << 20 // their decompressed size
 	patience    = 60 * time.Second
 )
 
-// source says of what a client wants to know.
+// source selects the profile for a call.
 type source struct {
 	Profile string  `json:"profile,omitempty" jsonschema:"name that record returned, file or URL; else one is recorded"`
 	PID     float64 `json:"pid,omitempty" jsonschema:"record this process; else the whole host"`
@@ -65,7 +65,7 @@ func (s *Server) fresh(ctx context.Context, of source) (*profile.Profile, error)
 	return s.options.Record(ctx, uint32(pid), rate, time.Duration(seconds)*time.Second)
 }
 
-// read returns a profile that is kept, or of a file or URL.
+// read returns a kept profile, or the profile of a file or URL.
 func (s *Server) read(ctx context.Context, name string) (*profile.Profile, error) {
 	if p, err := s.kept.get(name); p != nil || err != nil {
 		return p, err
@@ -88,13 +88,13 @@ func (s *Server) read(ctx context.Context, name string) (*profile.Profile, error
 		return nil, fmt.Errorf("%.200s: %w", name, err)
 	}
 	p, err := profilefile.Parse(name, content)
-	if err != nil { // whose text may have parts of the content, which may be anything
+	if err != nil { // its text may quote the content, which may be arbitrary
 		return nil, fmt.Errorf("%.200s is not a profile in pprof's format, nor folded stacks", name)
 	}
 	return p, nil
 }
 
-// open reads a file of the folder. It does not wait for a FIFO, and reads regular files alone.
+// open reads a file of the folder. It reads only regular files, and does not block on a FIFO.
 func (s *Server) open(name string) ([]byte, error) {
 	f, err := s.options.Files.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Server) open(name string) ([]byte, error) {
 	return readBounded(f, name)
 }
 
-// fetch reads a URL that is allowed.
+// fetch reads an allowed URL.
 func (s *Server) fetch(ctx context.Context, name string) ([]byte, error) {
 	if err := s.allowed(name); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (s *Server) allowed(name string) error {
 	return fmt.Errorf("%.200s may not be read: headwater mcp --url URL allows what begins with a URL", name)
 }
 
-// below reports whether a path is a folder or in it.
+// below reports whether a path is a folder or is inside it.
 func below(asked, folder string) bool {
 	folder = strings.TrimSuffix(folder, "/")
 	return !strings.Contains(asked, "..") && (asked == folder || strings.HasPrefix(asked, folder+"/"))
@@ -165,7 +165,7 @@ func readBounded(r io.Reader, name string) ([]byte, error) {
 	return content, nil
 }
 
-// inflate decompresses what is compressed.
+// inflate decompresses gzip content, and returns other content unchanged.
 func inflate(content []byte) ([]byte, error) {
 	if !bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
 		return content, nil

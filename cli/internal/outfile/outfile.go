@@ -1,5 +1,5 @@
-// Package outfile writes files that commands make: a file appears whole or not at all, and
-// whether it can be written is known before the work begins.
+// Package outfile writes the output files of commands: a file appears completely or not at all, and permission to write
+// it is checked before the work starts.
 package outfile
 
 import (
@@ -11,18 +11,18 @@ import (
 	"path/filepath"
 )
 
-// File is a file in the making.
+// File is a file that is being written.
 type File struct {
 	path string
-	out  *os.File // the file itself, or one next to it that takes its place
+	out  *os.File // the file itself, or a temporary file next to it
 	size int64
 	temp bool
 
-	beside string // the name of out, if that takes the place of path later
+	beside string // the name of a temporary file that replaces path later
 }
 
-// Create begins a file. It replaces one that is there when it is kept; what is no regular file,
-// such as a pipe, is written to at once. Either Keep or Discard it.
+// Create starts a file. Keep replaces an existing file. Data for a file that is not regular, such as a pipe, is written
+// directly. The caller must call either Keep or Discard.
 func Create(path string) (*File, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -49,7 +49,7 @@ func Create(path string) (*File, error) {
 	return &File{path: path, out: out, temp: true, beside: out.Name()}, nil
 }
 
-// cause leaves out the name of the file next to it.
+// cause removes the name of the temporary file from an error.
 func cause(err error) error {
 	if of := (*fs.PathError)(nil); errors.As(err, &of) {
 		return of.Err
@@ -64,10 +64,10 @@ func (f *File) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Size returns how many bytes were written.
+// Size returns the number of bytes written.
 func (f *File) Size() int64 { return f.size }
 
-// Keep puts the file in its place.
+// Keep moves the file to its final path.
 func (f *File) Keep() error {
 	if err := f.out.Close(); err != nil {
 		return errors.Join(err, f.remove())
@@ -82,13 +82,13 @@ func (f *File) Keep() error {
 	return nil
 }
 
-// Abandon removes what was written so far, and reports whether that kept the file from its place. It is for the end of
-// the process: it may be called whatever another goroutine does with the File, which must not be used after it.
+// Abandon removes the temporary file, and reports whether that has prevented the file from appearing. It is called
+// right before the process exits, also while another goroutine uses the File. The File must not be used afterwards.
 func (f *File) Abandon() bool {
 	return f.beside != "" && os.Remove(f.beside) == nil
 }
 
-// Discard leaves everything as it was. After Keep it does nothing.
+// Discard removes the data written so far, and leaves an existing file unchanged. After Keep it has no effect.
 func (f *File) Discard() error {
 	if !f.temp {
 		return nil

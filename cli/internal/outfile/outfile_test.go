@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKeep: the file is there when it is kept, and until then what was there before.
+// TestKeep: the file appears when it is kept; until then the old content stays.
 func TestKeep(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "out")
@@ -28,7 +28,7 @@ func TestKeep(t *testing.T) {
 	requireFiles(t, folder, 1)
 }
 
-// TestDiscard: nothing is left of a file that is not wanted.
+// TestDiscard: a discarded file leaves no traces.
 func TestDiscard(t *testing.T) {
 	folder := t.TempDir()
 	f, err := Create(filepath.Join(folder, "out"))

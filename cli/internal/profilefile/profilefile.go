@@ -1,4 +1,4 @@
-// Package profilefile reads profiles that commands are given: files, standard input, and URLs.
+// Package profilefile reads the input profiles of commands: files, standard input, and URLs.
 package profilefile
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 )
 
-// patience bounds the wait for a server, which may take a profile of 60 s first.
+// patience bounds the wait for a server, which may first record a profile for 60 s.
 const patience = 90 * time.Second
 
-// Read reads a profile: of a file, of standard input ("-"), or of an http or https URL. It is in pprof's format,
-// compressed or not, or has a line for each stack ("main;work 12", folded). Errors say what was read.
+// Read reads a profile from a file, from standard input ("-"), or from an http or https URL. The profile is in pprof's
+// format, compressed or not, or has a line for each stack ("main;work 12", folded). Errors name the source.
 func Read(ctx context.Context, name string, stdin io.Reader) (*profile.Profile, error) {
 	content, err := content(ctx, name, stdin)
 	if err != nil {
@@ -32,8 +32,8 @@ func Read(ctx context.Context, name string, stdin io.Reader) (*profile.Profile, 
 	return Parse(name, content)
 }
 
-// Parse reads a profile as Read does, of its content. All text in it is printable, whoever wrote it. name is for
-// errors.
+// Parse parses the content of a profile like Read. It makes all text in it printable, even from untrusted sources. name
+// is used in errors.
 func Parse(name string, content []byte) (*profile.Profile, error) {
 	if len(content) == 0 {
 		return nil, fmt.Errorf("%s is empty", name)
@@ -81,7 +81,7 @@ func content(ctx context.Context, name string, stdin io.Reader) ([]byte, error) 
 	return content, nil
 }
 
-// Fetch asks for a URL. The caller closes what it returns. Errors have what the server says, cut.
+// Fetch requests a URL. The caller must close the result. Errors contain the first part of the server's message.
 func Fetch(ctx context.Context, client *http.Client, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -92,22 +92,22 @@ func Fetch(ctx context.Context, client *http.Client, url string) (io.ReadCloser,
 		return nil, err
 	}
 	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 200)) // what there is of it
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 200)) // as much as can be read
 		answer.Body.Close()
 		return nil, fmt.Errorf("%s: the server answered %s: %s", url, answer.Status, bytes.TrimSpace(text))
 	}
 	return answer.Body, nil
 }
 
-// isFolded reports whether the first line looks like a stack and a count. Compressed bytes may have a number before
-// their first line break, but are no text.
+// isFolded reports whether the first line looks like a stack and a count. Compressed data may have a number before its
+// first line break, but is not valid UTF-8.
 func isFolded(content []byte) bool {
 	line, _, _ := bytes.Cut(content, []byte{'\n'})
 	_, _, err := cutCount(string(line))
 	return err == nil && utf8.Valid(line)
 }
 
-// cutCount takes the count off the end of a line.
+// cutCount splits the count off the end of a line.
 func cutCount(line string) (stack string, count int64, err error) {
 	line = strings.TrimSuffix(line, "\r")
 	at := strings.LastIndexByte(line, ' ')
@@ -121,7 +121,7 @@ func cutCount(line string) (stack string, count int64, err error) {
 	return line[:at], count, nil
 }
 
-// parseFolded reads lines of stacks, root first, with their counts.
+// parseFolded parses lines with stacks, root first, and their counts.
 func parseFolded(content []byte) (*profile.Profile, error) {
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}}}
 	known := map[string]*profile.Location{}
@@ -145,7 +145,7 @@ func parseFolded(content []byte) (*profile.Profile, error) {
 	return p, lines.Err()
 }
 
-// location returns the location of a function without anything but a name.
+// location returns the location of a function that has only a name.
 func location(p *profile.Profile, known map[string]*profile.Location, name string) *profile.Location {
 	if l := known[name]; l != nil {
 		return l

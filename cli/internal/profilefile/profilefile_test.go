@@ -37,13 +37,13 @@ func stacksOf(p *profile.Profile) map[string]int64 {
 	return out
 }
 
-// TestParseLooksLikeFolded: compressed bytes that begin like a stack and its count are a profile all the same.
+// TestParseLooksLikeFolded: compressed data that starts like a stack and its count is recognized as a profile.
 func TestParseLooksLikeFolded(t *testing.T) {
 	p, err := parseFolded([]byte("main;work 12\n"))
 	require.NoError(t, err)
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	w.Name = "a 5\n" // in front of what is compressed
+	w.Name = "a 5\n" // precedes the compressed data
 	require.NoError(t, p.WriteUncompressed(w))
 	require.NoError(t, w.Close())
 	p, err = Parse("a.pb.gz", b.Bytes())

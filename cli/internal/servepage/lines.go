@@ -16,21 +16,21 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Limits of the text that is shown next to the lines of a function.
+// Limits of the source text next to the lines of a function.
 const (
 	maxSourceBytes = 16 << 20 // of a file
-	maxSourceLines = 2000     // from the first line of a function on
+	maxSourceLines = 2000     // starting with the first line of a function
 	sourceMargin   = 3        // lines before and after
 )
 
-// linesAnswer says what the lines of a function have.
+// linesAnswer holds the values of the lines of a function.
 type linesAnswer struct {
 	Function string      `json:"function"`
 	Unit     string      `json:"unit"`
 	All      int64       `json:"all"`   // value of all samples
-	Total    int64       `json:"total"` // of those with the function
+	Total    int64       `json:"total"` // value of the samples with the function
 	Lines    []trie.Line `json:"lines"`
-	Source   *textAround `json:"source,omitempty"` // nil: the file is not here
+	Source   *textAround `json:"source,omitempty"` // nil: the file is not available
 }
 
 // textAround is a part of a file.
@@ -42,8 +42,8 @@ type textAround struct {
 
 var errNoFunction = errors.New("there is no such function in this file")
 
-// lines answers with the lines of a function, and their text if the file that the profile names is at hand. It is for
-// who serves the profile: others do not get files of this host.
+// lines answers with the lines of a function, and their source text if the file that the profile names is available.
+// Only requests from this host get the text: other hosts must not read files of this host.
 func (h *Handler) lines(w http.ResponseWriter, r *http.Request) {
 	i, ok := h.number(w, r)
 	if !ok {
@@ -84,7 +84,7 @@ func isOfThisHost(r *http.Request) bool {
 	return err == nil && address.Addr().Unmap().IsLoopback()
 }
 
-// readSource returns the text around lines, which are of one file; nil if it cannot be read.
+// readSource returns the text around lines of one file; it returns nil if the text cannot be read.
 func readSource(lines []trie.Line) *textAround {
 	first, last := int64(0), int64(0)
 	for _, l := range lines {
@@ -113,7 +113,7 @@ func readSource(lines []trie.Line) *textAround {
 
 // readText reads a regular file of text.
 func readText(name string) (string, bool) {
-	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // what is no regular file may make others wait
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO or device could block
 	if err != nil {
 		return "", false
 	}

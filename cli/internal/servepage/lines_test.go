@@ -52,7 +52,7 @@ func askFrom(t *testing.T, source, address string) (out linesAnswer) {
 	return out
 }
 
-// TestLines: the text of lines is there if the file is, for this host alone.
+// TestLines: the text of lines is shown if the file exists, but only to this host.
 func TestLines(t *testing.T) {
 	source := fileOf(t, "work.c", strings.Repeat("a line\n", 9)+"line 10\n\nline 12\n")
 	const here = "127.0.0.1:50000"

@@ -1,5 +1,5 @@
 // Package servepage serves the flame graphs of profile files: an index, a page for each file with downloads in all
-// formats, and pages that load again when a file changes.
+// formats, and pages that reload when a file changes.
 package servepage
 
 import (
@@ -33,10 +33,10 @@ var pages = sync.OnceValue(func() *template.Template {
 	return template.Must(template.ParseFS(assets, "page/*.html"))
 })
 
-// Handler serves files. One of them is in memory at a time.
+// Handler serves files. It keeps one of them in memory at a time.
 type Handler struct {
 	files []string
-	host  string // what it is served at, without a port
+	host  string // the served host name, without a port
 	mux   http.ServeMux
 
 	mu   sync.Mutex
@@ -46,7 +46,7 @@ type Handler struct {
 	}
 }
 
-// New returns a handler of files. listen is the address that it is served at.
+// New returns a handler for files. listen is the address on which it is served.
 func New(files []string, listen string) *Handler {
 	h := &Handler{files: files, host: hostOf(listen)}
 	h.mux.HandleFunc("GET /{$}", h.index)
@@ -59,8 +59,8 @@ func New(files []string, listen string) *Handler {
 	return h
 }
 
-// ServeHTTP implements http.Handler. A page of another site may have its name point here: only addresses and the name
-// that it is served at are answered.
+// ServeHTTP implements http.Handler. Another site could let its name point to this server (DNS rebinding), so it
+// accepts only IP addresses and its own name as the Host.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -82,7 +82,7 @@ func hostOf(address string) string {
 	return strings.ToLower(address)
 }
 
-// entry is what a page says of a file.
+// entry describes a file on a page.
 type entry struct {
 	Number               int
 	Name, Title, Changed string
@@ -90,7 +90,7 @@ type entry struct {
 }
 
 func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
-	version := h.version() // before the files: if one changes meanwhile, the page is loaded again
+	version := h.version() // before reading the files: a change in between reloads the page
 	var all []entry
 	for i := range h.files {
 		all = append(all, h.about(r.Context(), i))
@@ -98,7 +98,7 @@ func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
 	render(w, "index.html", map[string]any{"Files": all, "Formats": export.Formats(), "Version": version})
 }
 
-// about reads a file and says what it is of.
+// about reads a file and describes its profile.
 func (h *Handler) about(ctx context.Context, i int) entry {
 	e := entry{Number: i + 1, Name: h.files[i]}
 	if info, err := os.Stat(e.Name); err == nil {
@@ -116,7 +116,7 @@ func (h *Handler) about(ctx context.Context, i int) entry {
 	return e
 }
 
-// read returns the profile of a file as it is now. It belongs to the caller.
+// read returns the current profile of a file. The caller may modify it.
 func (h *Handler) read(ctx context.Context, i int) (*profile.Profile, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +135,7 @@ func (h *Handler) read(ctx context.Context, i int) (*profile.Profile, error) {
 	return h.last.profile.Copy(), nil
 }
 
-// CheckFile returns an error for what is no regular file: reading a pipe could wait for ever.
+// CheckFile returns an error if the file is not regular: reading a pipe could block indefinitely.
 func CheckFile(name string) error {
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
@@ -144,7 +144,7 @@ func CheckFile(name string) error {
 	return err
 }
 
-// stampOf changes when a file does.
+// stampOf returns a value that changes when a file changes.
 func stampOf(name string) string {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -153,7 +153,7 @@ func stampOf(name string) string {
 	return fmt.Sprint(name, " ", info.Size(), " ", info.ModTime().UnixNano())
 }
 
-// version changes when one of the files does.
+// version returns a value that changes when one of the files changes.
 func (h *Handler) version() string {
 	sum := sha256.New()
 	for _, name := range h.files {
@@ -178,7 +178,7 @@ func (h *Handler) asset(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// number returns which file a request is for, or answers it.
+// number returns the index of the file that a request is for. If there is none, it answers the request itself.
 func (h *Handler) number(w http.ResponseWriter, r *http.Request) (int, bool) {
 	n, err := strconv.Atoi(r.PathValue("file"))
 	if err != nil || n < 1 || n > len(h.files) {
@@ -221,15 +221,15 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 	err = format.Write(body, p)
 	switch {
 	case err == nil:
-		body.begin() // an empty file has headers, too
+		body.begin() // also send the headers of an empty file
 	case body.begun:
-		panic(http.ErrAbortHandler) // the client notices that the file is not whole
-	default: // not all profiles have what all formats need
+		panic(http.ErrAbortHandler) // lets the client notice that the file is incomplete
+	default: // some profiles lack data that a format needs
 		http.Error(w, fmt.Sprintf("%s as %s: %v", h.files[i], format.Name, err), http.StatusUnprocessableEntity)
 	}
 }
 
-// attachment is a file that is sent while it is made: as text, a deep stack that was sampled often is hundreds of MB.
+// attachment is a file that is sent while it is generated: as text, a profile with deep stacks can have hundreds of MB.
 type attachment struct {
 	w     http.ResponseWriter
 	name  string
@@ -251,7 +251,7 @@ func (a *attachment) Write(b []byte) (int, error) {
 	return a.w.Write(b)
 }
 
-// withoutSuffix cuts off of a file's name what says its format.
+// withoutSuffix removes the suffix that indicates the format from a file's name.
 func withoutSuffix(name string) string {
 	cut := strings.TrimSuffix(name, path.Ext(name))
 	for _, format := range export.Formats() {

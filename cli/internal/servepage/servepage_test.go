@@ -37,7 +37,7 @@ func ask(t testing.TB, h *Handler, path string) (body string, answer *httptest.R
 	return answer.Body.String(), answer
 }
 
-// TestSameName: files of one name are told apart by their folders, on the page and in what is loaded.
+// TestSameName: files with the same name are distinguished by their folders, on the page and in the loaded data.
 func TestSameName(t *testing.T) {
 	one, two := fileOf(t, "cpu.folded", "main;first 1\n"), fileOf(t, "cpu.folded", "main;second 1\n")
 	h := New([]string{one, two, one}, "127.0.0.1:4041")
@@ -51,7 +51,8 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// TestBadFiles: one that is missing, no profile or a pipe by now is listed with the reason, and all others are shown.
+// TestBadFiles: a file that is missing, is no profile or has become a pipe is listed with the reason, and all other
+// files are shown.
 func TestBadFiles(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -82,7 +83,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestRequests: what is no page of the server, and names that are not its own.
+// TestRequests: paths without a page, and host names other than the server's.
 func TestRequests(t *testing.T) {
 	h := New([]string{fileOf(t, "a.folded", "main;work 1\n")}, "profiles.example:4041")
 	for path, want := range map[string]int{
@@ -121,7 +122,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestDownloadName: what is downloaded is called as the file is, with the end of its format.
+// TestDownloadName: a download has the name of the file, with the suffix of its format.
 func TestDownloadName(t *testing.T) {
 	for name, want := range map[string]string{
 		"before.1.folded": `attachment; filename=before.1.svg`,

@@ -13,17 +13,18 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// maxNodes is the most that a request may ask for.
+// maxNodes is the largest number of nodes in a request.
 const maxNodes = 100_000
 
-// treeOptions says which part of a flame graph is asked for.
+// treeOptions select a part of a flame graph.
 type treeOptions struct {
 	trie.Options
-	below bool // the subtree of root alone
+	below bool // only the subtree of root
 	root  trie.PathID
 }
 
-// parseTreeOptions reads the parameters root, the node whose subtree is wanted, and max, how many nodes it may have.
+// parseTreeOptions reads the parameters root, the node whose subtree is requested, and max, the maximum number of
+// nodes.
 func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 	if text := v.Get("root"); text != "" {
 		o.below = true
@@ -70,7 +71,7 @@ func (h *Handler) tree(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// treeOf returns the flame graph of a profile, or of the part that is asked for; nil if there is no such part.
+// treeOf returns the flame graph of a profile, or the selected part; nil if there is no such part.
 func treeOf(p *profile.Profile, o treeOptions) (*trie.Tree, error) {
 	f, err := trie.Fold(p, nil)
 	if err != nil {
@@ -86,7 +87,7 @@ func treeOf(p *profile.Profile, o treeOptions) (*trie.Tree, error) {
 	return m.Tree(o.Options), nil
 }
 
-// failJSON says why there is no data.
+// failJSON answers with an error message.
 func failJSON(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// TestTreeBelow: what is folded is answered on request, of the node that is asked for.
+// TestTreeBelow: folded parts are served on request, for the given node.
 func TestTreeBelow(t *testing.T) {
 	var stacks strings.Builder
 	for i := range 300 {

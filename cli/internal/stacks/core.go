@@ -13,14 +13,15 @@ import (
 	"github.com/headwater/headwater/ebpf/snapshot"
 )
 
-// Core is what a core file says of its process.
+// Core describes a core file.
 type Core struct {
 	File   string   `json:"file"`
-	Signal string   `json:"signal,omitempty"` // what ended the process, "" if nothing did
-	Notes  []string `json:"notes,omitempty"`  // what is missing, or cannot be relied on
+	Signal string   `json:"signal,omitempty"` // the signal that ended the process, "" if there was none
+	Notes  []string `json:"notes,omitempty"`  // on missing or unreliable information
 }
 
-// OfCore reports the stacks of all threads of a core file. exe is its program, "" for the one that it names.
+// OfCore reports the stacks of all threads in a core file. exe is the path of its program; "" means the path that the
+// core file names.
 func OfCore(file, exe string, inline bool) (report *Report, err error) {
 	if exe != "" {
 		if exe, err = filepath.Abs(exe); err != nil {
@@ -50,7 +51,7 @@ func OfCore(file, exe string, inline bool) (report *Report, err error) {
 	return report, nil
 }
 
-// locate names the file of frames in one that is not here, or not the same.
+// locate sets the file of frames whose file is missing on this host, or differs.
 func (t *Thread) locate(core *corefile.Core) {
 	for i, f := range t.Frames {
 		var addr uint64
@@ -64,7 +65,7 @@ func (t *Thread) locate(core *corefile.Core) {
 	}
 }
 
-// describeSignal says what ended a process: "SIGSEGV, no memory at 0x0".
+// describeSignal describes the signal that ended a process: "SIGSEGV, no memory at 0x0".
 func describeSignal(s *corefile.Signal) string {
 	name := unix.SignalName(unix.Signal(s.Number))
 	if name == "" {
@@ -84,7 +85,7 @@ type signalCode struct {
 	code   int32
 }
 
-// signalCodes say why the kernel sends a signal, see sigaction(2).
+// signalCodes describe why the kernel sends a signal, see sigaction(2).
 var signalCodes = map[signalCode]string{
 	{int(unix.SIGSEGV), 1}: "no memory", {int(unix.SIGSEGV), 2}: "access not allowed",
 	{int(unix.SIGSEGV), 3}: "bound exceeded", {int(unix.SIGSEGV), 4}: "protection key",
@@ -95,7 +96,7 @@ var signalCodes = map[signalCode]string{
 	{int(unix.SIGILL), 2}: "illegal operand", {int(unix.SIGTRAP), 1}: "breakpoint",
 }
 
-// write writes what is said of the core before its threads.
+// write writes the lines about the core file that precede its threads.
 func (c *Core) write(b *strings.Builder) {
 	if c.Signal != "" {
 		fmt.Fprintf(b, "Ended by %s\n", c.Signal)

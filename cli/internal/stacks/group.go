@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// maxListed is how many threads of a group are listed.
+// maxListed is the maximum number of threads listed per group.
 const maxListed = 8
 
-// group is threads that are shown with one stack.
+// group is a list of threads that are shown with one stack.
 type group []*Thread
 
-// groups returns the threads one by one, or those with equal stacks together, the largest group first.
+// groups returns the threads one by one, or, if equal is set, grouped by equal stacks, the largest group first.
 func (r *Report) groups(equal bool) (out []group) {
 	at := map[string]int{}
 	for i := range r.Threads {
@@ -41,7 +41,7 @@ func (g group) write(b *strings.Builder) {
 	first.writeStack(b)
 }
 
-// list names the first threads.
+// list lists the first threads of the group.
 func (g group) list() string {
 	var parts []string
 	for _, t := range g[:min(len(g), maxListed)] {
@@ -53,7 +53,7 @@ func (g group) list() string {
 	return strings.Join(parts, ", ")
 }
 
-// state is that of all, with the shortest and the longest time.
+// state returns the common state, with the shortest and the longest time.
 func (g group) state() string {
 	first := *g[0]
 	if first.State == "running" || first.OffSeconds == nil {

@@ -16,7 +16,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return jsonout.Write(w, r)
 }
 
-// WriteText writes the report for people. With group, threads with the same stack are shown once.
+// WriteText writes the report as text. With group, it shows threads with equal stacks once.
 func (r *Report) WriteText(w io.Writer, group bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Process %d: %s   (%s)\n", r.PID, printable.Text(r.Command), r.summary())
@@ -30,7 +30,7 @@ func (r *Report) WriteText(w io.Writer, group bool) error {
 	return err
 }
 
-// summary says where the process is, and how much of it there is.
+// summary describes the container of the process, and its number of threads.
 func (r *Report) summary() string {
 	text := "1 thread"
 	if len(r.Threads) != 1 {
@@ -45,7 +45,7 @@ func (r *Report) summary() string {
 	return text
 }
 
-// state is what is in parentheses after a thread's name.
+// state returns the text in parentheses after a thread's name.
 func (t *Thread) state() string {
 	text := t.State
 	if t.Signal != "" {
@@ -63,7 +63,7 @@ func (t *Thread) state() string {
 	return text
 }
 
-// duration writes seconds as exactly as they are known: to within a tick of the kernel's timer.
+// duration formats seconds with the precision to which they are known: a tick of the kernel's timer.
 func duration(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -81,7 +81,7 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }
 
-// writeStack writes the frames, and how whole they are.
+// writeStack writes the frames, and whether the stack is complete.
 func (t *Thread) writeStack(b *strings.Builder) {
 	for i := range t.Frames {
 		fmt.Fprintf(b, "    %s\n", t.Frames[i].String())

@@ -24,15 +24,15 @@ import (
 	"github.com/headwater/headwater/ebpf/wait"
 )
 
-// namePatience is how long names are waited for: the debug info of the largest programs takes seconds.
+// namePatience bounds the wait for names: reading the debug info of the largest programs takes seconds.
 const namePatience = 20 * time.Second
 
-// Report is the stacks of a process.
+// Report holds the stacks of a process.
 type Report struct {
 	PID       uint32   `json:"pid"`
-	Command   string   `json:"command"` // as the process shows it; the name in brackets of a kernel thread
+	Command   string   `json:"command"` // command line of the process; a kernel thread's name, in brackets
 	Container string   `json:"container,omitempty"`
-	Core      *Core    `json:"core,omitempty"` // nil: the process runs
+	Core      *Core    `json:"core,omitempty"` // nil for a running process
 	Threads   []Thread `json:"threads"`
 }
 
@@ -41,41 +41,42 @@ type Thread struct {
 	TID   uint32 `json:"tid"`
 	Name  string `json:"name"`
 	State string `json:"state"`
-	CPU   uint32 `json:"cpu"` // where it runs, or has run last
-	// Wait is what it waits for, "" if it does not or that is not known; see docs/reference/cli.md.
+	CPU   uint32 `json:"cpu"` // its current CPU, or the last one
+	// Wait describes what the thread waits for; "" if it does not wait or that is unknown; see docs/reference/cli.md.
 	Wait string `json:"wait,omitempty"`
-	// Signal is the signal of a core file if it was this thread's.
+	// Signal is the signal in a core file, if it was sent to this thread.
 	Signal string `json:"signal,omitempty"`
-	// OffSeconds is for how long it has been on no CPU; nil: it runs, or that is not known.
+	// OffSeconds is how long the thread has been off CPU; nil if it runs or that is unknown.
 	OffSeconds *float64 `json:"off_cpu_seconds,omitempty"`
-	Whole      bool     `json:"whole"`            // one moment's stack, from the leaf to the root
-	Reason     string   `json:"reason,omitempty"` // why it is not whole
+	Whole      bool     `json:"whole"`            // complete from the leaf to the root, taken at one moment
+	Reason     string   `json:"reason,omitempty"` // why it is not complete
 	Frames     []Frame  `json:"frames"`           // leaf first
 }
 
-// Frame is a function of a stack. Functions that were inlined have frames of their own.
+// Frame is a function in a stack. Inlined functions have their own frames.
 type Frame struct {
-	Function string `json:"function,omitempty"` // "" if it is not known
+	Function string `json:"function,omitempty"` // "" if unknown
 	Kind     Kind   `json:"kind"`
-	Module   string `json:"module,omitempty"`  // path of the file, or what stands for one: "[python 3.11]"
+	Module   string `json:"module,omitempty"`  // path of the file, or a placeholder such as "[python 3.11]"
 	Address  string `json:"address,omitempty"` // ELF virtual address in the module, or address in the process
 	File     string `json:"file,omitempty"`
 	Line     int64  `json:"line,omitempty"`
 	Inlined  bool   `json:"inlined,omitempty"` // into the next frame
 }
 
-// Kind is what a frame is.
+// Kind is the kind of a frame.
 type Kind string
 
 // The kinds of frames.
 const (
 	Kernel      Kind = "kernel"
-	Native      Kind = "native"      // code of a file
-	Interpreted Kind = "interpreted" // a function that a language runtime runs
-	JIT         Kind = "jit"         // code that was made while the process runs
+	Native      Kind = "native"      // code in a file
+	Interpreted Kind = "interpreted" // a function run by a language runtime
+	JIT         Kind = "jit"         // code generated at run time
 )
 
-// Resolve returns the process that an ID is of, and the ID of the thread if it is one but the first of its process.
+// Resolve returns the process with that ID, or the process of the thread with that ID. tid is 0 for the first thread of
+// a process.
 func Resolve(text string) (pid, tid uint32, err error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {
@@ -103,8 +104,8 @@ func Resolve(text string) (pid, tid uint32, err error) {
 	return 0, 0, fmt.Errorf("read /proc/%d/status: it names no process", id)
 }
 
-// Take takes the stacks of all threads of a process, or with a tid of that one. inline says whether functions that were
-// inlined have frames.
+// Take takes the stacks of all threads of a process, or only of the thread tid if it is not 0. inline says whether
+// inlined functions get their own frames.
 func Take(ctx context.Context, pid, tid uint32, inline bool) (report *Report, err error) {
 	taker, err := snapshot.Open(pid)
 	if err != nil {
@@ -126,7 +127,7 @@ func Take(ctx context.Context, pid, tid uint32, inline bool) (report *Report, er
 	return report, nil
 }
 
-// gone says that the kernel has shown no thread.
+// gone returns the error for a process or thread for which the kernel has shown no thread.
 func gone(pid, tid uint32) error {
 	what, id := "process", pid
 	if tid != 0 {
@@ -138,20 +139,20 @@ func gone(pid, tid uint32) error {
 	return fmt.Errorf("%s %d has ended", what, id)
 }
 
-// describe returns what a process runs, and in which container.
+// describe returns the command line of a process, and its container.
 func describe(pid uint32) (command, container string) {
-	command, _ = procfs.Default.Cmdline(pid) // of one that has ended, or of the kernel, its name
+	command, _ = procfs.Default.Cmdline(pid) // ended processes and kernel threads have only a name
 	if command = strings.TrimSpace(command); command == "" {
 		comm, _ := procfs.Default.Comm(pid)
 		command = "[" + comm + "]"
 	}
 	cgroups := procfs.Default.Cgroups()
 	defer cgroups.Close()
-	lines, _ := cgroups.Cgroup(pid) // none: not known
+	lines, _ := cgroups.Cgroup(pid) // empty if unknown
 	return command, target.ContainerIDFromCgroup(lines)
 }
 
-// name adds threads with the names of their frames.
+// name adds the taken threads with named frames.
 func (r *Report) name(taken []*snapshot.Stack, from profile.Executables, inline bool) error {
 	names, err := profile.New(profile.Options{
 		SampleRate: 1, Demangle: symbol.DemangleSimplified, InlineFrames: inline, Python: true, Hotspot: true, V8: true,
@@ -195,7 +196,7 @@ func newThread(s *snapshot.Stack) Thread {
 	return t
 }
 
-// addFrames sets the frames, and what the thread waits for.
+// addFrames sets the frames, and Wait.
 func (t *Thread) addFrames(s *snapshot.Stack, named *profile.Named) {
 	var functions []string
 	for _, l := range named.Kernel {
@@ -210,7 +211,7 @@ func (t *Thread) addFrames(s *snapshot.Stack, named *profile.Named) {
 	}
 }
 
-// addLocation adds the functions of one user frame, the innermost first.
+// addLocation adds the functions of one user frame, innermost first.
 func (t *Thread) addLocation(f kernel.Frame, l *pprof.Location) {
 	frame := Frame{Kind: kindOf(f)}
 	if l.Mapping != nil {
@@ -218,11 +219,11 @@ func (t *Thread) addLocation(f kernel.Frame, l *pprof.Location) {
 	}
 	switch frame.Kind {
 	case Native:
-		frame.Address = fmt.Sprintf("0x%x", f.Vaddr) // of a caller: where it goes on
+		frame.Address = fmt.Sprintf("0x%x", f.Vaddr) // for a caller: the return address
 	case JIT:
 		address := l.Address
 		if f.Flags&kernel.ReturnAddress != 0 {
-			address++ // a location has the call
+			address++ // a location has the address of the call
 		}
 		frame.Address = fmt.Sprintf("0x%x", address)
 	}
@@ -246,7 +247,7 @@ func kindOf(f kernel.Frame) Kind {
 	return Native
 }
 
-// unnamed reports whether the name of a function is what stands for one: [unknown], or the file and the address.
+// unnamed reports whether a function's name is a placeholder: [unknown], or the file and the address.
 func unnamed(function, module string) bool {
 	return function == "[unknown]" || module != "" && strings.HasPrefix(function, path.Base(module)+"+0x")
 }

@@ -1,4 +1,4 @@
-// Package summary says what a recording found.
+// Package summary describes the results of a recording.
 package summary
 
 import (
@@ -19,25 +19,25 @@ import (
 	"github.com/headwater/headwater/ebpf/record"
 )
 
-// Bounds of what a summary lists.
+// Limits of a summary's lists.
 const (
 	shownFunctions = 10
 	shownUnnamed   = 3
 	maxName        = 100 // characters of a function's name
 )
 
-// Summary is what is said of a recording.
+// Summary describes a recording.
 type Summary struct {
 	Recording *record.Recording // with a profile
 	Format    export.Format
 	Rate      int    // samples per second and CPU; 0: one at each Period of the profile
-	File      string // "": it was written to standard output
+	File      string // "" if it was written to standard output
 	Size      int64  // of the file, in bytes
-	Service   string // of Pyroscope that it was pushed as; "": it was not
-	Verbose   bool   // say what cost names and stacks, too
+	Service   string // Pyroscope service that it was pushed as; "" if it was not
+	Verbose   bool   // also report the causes of missing names and stacks
 }
 
-// Progress is the line that shows how far a recording is.
+// Progress returns the line that shows the progress of a recording.
 func Progress(passed time.Duration, p record.Progress) string {
 	if p.Naming {
 		return samples(p.Samples) + "  reading names"
@@ -46,7 +46,7 @@ func Progress(passed time.Duration, p record.Progress) string {
 		share(p.Whole, p.WithUser), count(p.Lost))
 }
 
-// WriteText writes a summary for people.
+// WriteText writes a summary as text.
 func (s *Summary) WriteText(w io.Writer) error {
 	functions, total, err := export.Functions(s.Recording.Profile)
 	if err != nil {
@@ -90,10 +90,10 @@ func (s *Summary) WriteText(w io.Writer) error {
 	return err
 }
 
-// maxLeftOut is how many processes are named that were left out.
+// maxLeftOut is the maximum number of left-out processes that are listed.
 const maxLeftOut = 4
 
-// Dropped says that values of a probe were dropped, "" if none were.
+// Dropped reports the number of dropped values of a probe, "" if there are none.
 func Dropped(values uint64) string {
 	switch values {
 	case 0:
@@ -105,7 +105,7 @@ func Dropped(values uint64) string {
 		"value=ret:int", count(values))
 }
 
-// LeftOut says which processes were left out because they were there before, "" if none was.
+// LeftOut lists the child processes that were left out because they had started before, "" if there are none.
 func LeftOut(all []record.Process) string {
 	if len(all) == 0 {
 		return ""
@@ -120,14 +120,14 @@ func LeftOut(all []record.Process) string {
 	return "without what was started before: " + strings.Join(names, ", ") + "; --children records it, too"
 }
 
-// often says how often a sample was taken, and of events what that stands for.
+// often describes the sampling rate, or for events the number of events per sample.
 func (s *Summary) often(total int64) string {
 	if s.Rate > 0 {
 		return fmt.Sprintf(" at %d Hz", s.Rate)
 	}
 	p, of := s.Recording.Profile, ""
 	if of = p.PeriodType.Type; s.Recording.Kind >= kind.Count {
-		of = "hits" // of a probe, whatever it adds up
+		of = "hits" // of a probe, independent of its value
 	}
 	if s.Recording.Kind == kind.Heap {
 		return fmt.Sprintf(", one for each %s, %s in use", size(p.Period), size(total))
@@ -145,13 +145,13 @@ func (s *Summary) often(total int64) string {
 	return text
 }
 
-// unit is that of the functions' values.
+// unit returns the unit of the functions' values.
 func (s *Summary) unit() string {
 	types := s.Recording.Profile.SampleType
 	return types[len(types)-1].Unit
 }
 
-// shown returns the functions that a summary lists.
+// shown returns the functions to list in a summary.
 func shown(functions []export.Function) []export.Function {
 	n := 0
 	for n < min(len(functions), shownFunctions) && functions[n].Self > 0 {
@@ -160,7 +160,7 @@ func shown(functions []export.Function) []export.Function {
 	return functions[:n]
 }
 
-// described is a function's name and where it is.
+// described returns a function's name and binary.
 func described(f export.Function) string {
 	name := f.Name
 	if runes := []rune(name); len(runes) > maxName {
@@ -179,7 +179,7 @@ func unnamedFrames(r *record.Recording) (sum uint64) {
 	return sum
 }
 
-// writeUnnamed says which binaries lack names, and what to do.
+// writeUnnamed lists the binaries that lack names, and how to fix that.
 func (s *Summary) writeUnnamed(b *strings.Builder) {
 	const small = 0.001 // of all frames
 	for i, u := range s.Recording.Unnamed {
@@ -191,7 +191,7 @@ func (s *Summary) writeUnnamed(b *strings.Builder) {
 	}
 }
 
-// Explain says why a binary lacks names.
+// Explain returns why a binary lacks names.
 func Explain(u profile.UnnamedStats) string {
 	if u.Explain != nil {
 		if why := u.Explain(); why != "" {
@@ -204,7 +204,7 @@ func Explain(u profile.UnnamedStats) string {
 	return "why is not known"
 }
 
-// writeErrors says what cost samples, stacks and names.
+// writeErrors lists the causes of missing samples, stacks and names.
 func (s *Summary) writeErrors(b *strings.Builder) {
 	for _, reason := range slices.Sorted(maps.Keys(s.Recording.Lost)) {
 		if n := s.Recording.Lost[reason]; n > 0 {
@@ -216,7 +216,7 @@ func (s *Summary) writeErrors(b *strings.Builder) {
 	}
 }
 
-// next says what to do with the file.
+// next says how to view the file.
 func (s *Summary) next() string {
 	switch s.Format.Name {
 	case "pprof":
@@ -228,7 +228,7 @@ func (s *Summary) next() string {
 	}
 }
 
-// WriteJSON writes a summary for programs.
+// WriteJSON writes a summary as JSON.
 func (s *Summary) WriteJSON(w io.Writer) error {
 	functions, total, err := export.Functions(s.Recording.Profile)
 	if err != nil {
@@ -252,13 +252,13 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 
 type summaryJSON struct {
 	File      string            `json:"file,omitempty"`
-	Service   string            `json:"service,omitempty"` // that it was pushed as
+	Service   string            `json:"service,omitempty"` // service that it was pushed as
 	Format    string            `json:"format"`
 	Event     string            `json:"event"`
 	Begun     time.Time         `json:"begun"`
 	Seconds   float64           `json:"seconds"`
 	Rate      int               `json:"rate,omitempty"` // samples per second and CPU
-	Period    int64             `json:"period"`         // what a sample stands for: ns of CPU time, or page faults
+	Period    int64             `json:"period"`         // value of a sample: ns of CPU time, or number of page faults
 	Ended     string            `json:"ended,omitempty"`
 	Samples   uint64            `json:"samples"`
 	WithUser  uint64            `json:"with_user"`
@@ -270,8 +270,8 @@ type summaryJSON struct {
 	Unit      string            `json:"unit"` // of the functions' values
 	Total     int64             `json:"total"`
 	Functions []export.Function `json:"functions"`
-	Waits     []Wait            `json:"waits,omitempty"`    // of time off CPU, most first
-	LeftOut   []record.Process  `json:"left_out,omitempty"` // that the selected processes had started before
+	Waits     []Wait            `json:"waits,omitempty"`    // off-CPU time, most first
+	LeftOut   []record.Process  `json:"left_out,omitempty"` // children that had started before the recording
 }
 
 type unnamedJSON struct {
@@ -282,7 +282,7 @@ type unnamedJSON struct {
 	Frames  uint64 `json:"frames"`
 }
 
-// count writes 1234567 as 1,234,567.
+// count formats 1234567 as 1,234,567.
 func count(n uint64) string {
 	text := strconv.FormatUint(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -291,7 +291,7 @@ func count(n uint64) string {
 	return text
 }
 
-// samples says how many there are.
+// samples formats a number of samples.
 func samples(n uint64) string {
 	if n == 1 {
 		return "1 sample"
@@ -306,7 +306,7 @@ func were(n uint64) string {
 	return samples(n) + " were"
 }
 
-// wholeStacks says how many of the samples that should have a user part have a whole one.
+// wholeStacks formats the share of complete user stacks among the samples that should have one.
 func wholeStacks(whole, withUser uint64) string {
 	if withUser == 0 {
 		return "no sample has a user stack"
@@ -314,7 +314,7 @@ func wholeStacks(whole, withUser uint64) string {
 	return share(whole, withUser) + " of stacks are whole"
 }
 
-// share is a part in percent, "-" of nothing.
+// share formats a part in percent, "-" if whole is 0.
 func share(part, whole uint64) string {
 	if whole == 0 {
 		return "-"
@@ -322,7 +322,7 @@ func share(part, whole uint64) string {
 	return percent(float64(part) / float64(whole))
 }
 
-// percent rounds down near the end: only everything is 100 %.
+// percent rounds down near the end: it returns 100 % only for a share of 1.
 func percent(share float64) string {
 	p := share * 100
 	if p < 100 && p > 99.9 {

@@ -12,14 +12,14 @@ import (
 	builder "github.com/headwater/headwater/ebpf/profile"
 )
 
-// Wait is what threads did for some of the time.
+// Wait is a state of threads, with the time spent in it.
 type Wait struct {
-	Wait        string `json:"wait,omitempty"` // for what they waited, see package wait; "": not known, or they ran
+	Wait        string `json:"wait,omitempty"` // reason for the wait, see package wait; "" if unknown, or while running
 	State       string `json:"state"`          // of the threads
 	Nanoseconds int64  `json:"nanoseconds"`
 }
 
-// waits adds up a profile by what threads waited for, most first. There are none in one of CPU time.
+// waits adds up a profile by the threads' waits, most time first. A profile of CPU time has none.
 func waits(p *profile.Profile) (all []Wait) {
 	sums := map[Wait]int64{}
 	for _, s := range p.Sample {
@@ -37,7 +37,7 @@ func waits(p *profile.Profile) (all []Wait) {
 	return all
 }
 
-// writeWaits says what threads waited for.
+// writeWaits lists the threads' waits.
 func (s *Summary) writeWaits(b *strings.Builder, total int64) {
 	all := waits(s.Recording.Profile)
 	if len(all) == 0 {

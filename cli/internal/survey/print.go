@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// Print shows which target each process has, or why it has none. With all, it also
-// shows processes that are in no container and match no target.
+// Print shows the target of each process, or why it has none. With all, it also shows processes that are in no
+// container and match no target.
 func (s *Survey) Print(w io.Writer, all bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *Survey) Print(w io.Writer, all bool) error {
 	return nil
 }
 
-// troubleOf says what is wrong with a component, if it says so.
+// troubleOf returns the health message of an unhealthy component.
 func troubleOf(c component.Component) string {
 	if h, ok := c.(component.HealthComponent); ok {
 		if health := h.CurrentHealth(); health.Health == component.HealthTypeUnhealthy {
@@ -44,8 +44,7 @@ func troubleOf(c component.Component) string {
 	return ""
 }
 
-// drops maps what identifies a target, its PID or container ID, to the rule that
-// dropped it.
+// drops maps the PID or container ID of a dropped target to the rule that dropped it.
 func (s *Survey) drops() map[string]string {
 	drops := map[string]string{}
 	for _, id := range slices.Sorted(maps.Keys(s.relabels)) {
@@ -106,7 +105,7 @@ func printProfiler(w io.Writer, id string, settings ebpf.Settings, drops map[str
 	return nil
 }
 
-// explain says which target a process has and by which label, or why not.
+// explain returns the target of a process and the label by which it matches, or why there is none.
 func explain(p ebpf.ProcessTarget, drops map[string]string) string {
 	if p.MatchedBy != "" {
 		return fmt.Sprintf("%s by %s", p.Target, p.MatchedBy)
@@ -122,7 +121,7 @@ func explain(p ebpf.ProcessTarget, drops map[string]string) string {
 	return p.Reason
 }
 
-// shortID returns as much of a container ID as Docker shows.
+// shortID shortens a container ID to the length that Docker shows.
 func shortID(id string) string {
 	if id == "" {
 		return "-"

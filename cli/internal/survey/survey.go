@@ -1,5 +1,4 @@
-// Package survey runs a configuration without profiling, to show which processes would
-// be profiled.
+// Package survey runs a configuration without profiling, to show which processes would be profiled.
 package survey
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/headwater/headwater/river"
 )
 
-// Survey is a configuration whose discovery works, while all other components only
-// take their arguments. Its methods are for one goroutine.
+// Survey is a configuration that only runs discovery; all other components only receive their arguments. Its
+// methods must be called from one goroutine.
 type Survey struct {
 	runtime *river.Runtime
 	scratch string // folder of the components
@@ -32,11 +31,11 @@ type Survey struct {
 	profilers map[string]ebpf.Settings      // by component ID
 	relabels  map[string]*relabel.Component // by component ID
 	waiting   map[string]component.Component
-	changed   time.Time // the last export or update
+	changed   time.Time // time of the last export or update
 }
 
-// Start loads the configuration at path and runs it until Close. What is wrong with the
-// configuration comes as a *river.LoadError.
+// Start loads the configuration at path and runs it until Close. Errors in the configuration are returned as a
+// *river.LoadError.
 func Start(path string) (*Survey, error) {
 	s := &Survey{
 		profilers: map[string]ebpf.Settings{}, relabels: map[string]*relabel.Component{},
@@ -60,14 +59,14 @@ func Start(path string) (*Survey, error) {
 	return s, nil
 }
 
-// Close stops the components and removes what they have written.
+// Close stops the components and removes their files.
 func (s *Survey) Close() {
 	s.stop()
 	s.running.Wait()
-	_ = os.RemoveAll(s.scratch) // of the temporary folder
+	_ = os.RemoveAll(s.scratch) // a temporary folder
 }
 
-// registry returns all components, wrapped.
+// registry returns all components, each wrapped.
 func (s *Survey) registry() (component.Registry, error) {
 	registry, err := all.Registry()
 	if err != nil {
@@ -81,7 +80,7 @@ func (s *Survey) registry() (component.Registry, error) {
 	return component.NewRegistry(regs...)
 }
 
-// wrap returns r with another Build.
+// wrap returns r with a different Build.
 func (s *Survey) wrap(r component.Registration) component.Registration {
 	build := r.Build
 	switch {
@@ -98,7 +97,7 @@ func (s *Survey) wrap(r component.Registration) component.Registration {
 	case strings.HasPrefix(r.Name, "discovery."):
 		r.Build = func(opts component.Options, args component.Arguments) (component.Component, error) {
 			s.mu.Lock()
-			s.waiting[opts.ID] = nil // before Build, which may export
+			s.waiting[opts.ID] = nil // set before Build, which may export
 			s.mu.Unlock()
 			built, err := build(s.observed(opts), args)
 			s.mu.Lock()
@@ -121,7 +120,7 @@ func (s *Survey) wrap(r component.Registration) component.Registration {
 	return r
 }
 
-// observed returns options that let the survey see exports.
+// observed returns options that notify the survey of exports.
 func (s *Survey) observed(opts component.Options) component.Options {
 	export := opts.OnStateChange
 	opts.OnStateChange = func(e component.Exports) {
@@ -134,7 +133,7 @@ func (s *Survey) observed(opts component.Options) component.Options {
 	return opts
 }
 
-// deafReceivers returns exports of the same type, whose receivers drop everything.
+// deafReceivers returns exports of the same type with receivers that drop all profiles.
 func deafReceivers(exports component.Exports) component.Exports {
 	deaf := reflect.New(reflect.TypeOf(exports)).Elem()
 	receiver := reflect.ValueOf(pyroscope.Appendable(pyroscope.NoopAppendable{}))
@@ -146,7 +145,7 @@ func deafReceivers(exports component.Exports) component.Exports {
 	return deaf.Interface()
 }
 
-// passive is a component that does nothing but take its arguments.
+// passive is a component that only receives its arguments.
 type passive struct {
 	survey *Survey
 	id     string
@@ -169,8 +168,8 @@ func (p passive) Update(args component.Arguments) error {
 	return nil
 }
 
-// Wait returns when all discovery components have found something and nothing has
-// changed for a second, or after wait. It returns an error if ctx ends before.
+// Wait returns when all discovery components have exported targets and no component has changed for a second, or after
+// wait. It returns an error if ctx is done first.
 func (s *Survey) Wait(ctx context.Context, wait time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

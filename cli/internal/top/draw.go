@@ -11,10 +11,10 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Style is how a text looks.
+// Style is the style of a text.
 type Style struct {
 	Look Look
-	Kind trie.Kind // the color of the text, or with Box the one below it
+	Kind trie.Kind // color of the text, or, with Box, the background color
 }
 
 // Look is a Style without color.
@@ -24,7 +24,7 @@ type Look uint8
 const (
 	Plain Look = iota
 	Faint
-	Title    // what the program is
+	Title    // the name of the program
 	Head     // of a table
 	Selected // the row or box of the cursor
 	Colored  // has the color of its kind
@@ -45,7 +45,7 @@ func say(look Look, format string, args ...any) Span {
 	return Span{fmt.Sprintf(format, args...), Style{Look: look}}
 }
 
-// Lines returns what is shown: as many lines as the terminal has, none wider than it is.
+// Lines returns the contents of the terminal: one line for each of its lines, none wider than the terminal.
 func (v *View) Lines() []Line {
 	var out []Line
 	switch {
@@ -79,8 +79,8 @@ func (v *View) headLines() []Line {
 	return []Line{title, {say(Plain, "%s", v.Honesty())}, v.scopeLine(), v.tableHead()}
 }
 
-// Honesty says how much of the truth is shown: of what is kept, the samples, how many stacks are whole, what was lost
-// of the whole host, how much of the time has no function's name; and what showing it costs.
+// Honesty describes how complete the view is: the number of samples, the share of complete stacks, the samples that the
+// whole host has lost, and the share of time in functions without a name; and the CPU use of this program.
 func (v *View) Honesty() string {
 	p := v.window.progress()
 	all := v.window.totals()
@@ -89,7 +89,7 @@ func (v *View) Honesty() string {
 		percent(v.window.unnamed(all), sum(all)), 100*v.now.OwnCPU)
 }
 
-// busy is how many CPUs were busy with what is shown.
+// busy returns the average number of CPUs that the shown processes use.
 func (v *View) busy() string {
 	return strconv.FormatFloat(float64(sum(v.window.totals()))/1e9/max(v.window.seconds(), 1e-9), 'f', 2, 64)
 }
@@ -108,7 +108,7 @@ func (v *View) scopeLine() Line {
 	return out
 }
 
-// tableHead is the line with the names of the columns. The one that rows are sorted by has an arrow.
+// tableHead returns the line with the column titles. The sort column has an arrow.
 func (v *View) tableHead() Line {
 	if v.by == ByFlame {
 		return v.flameHead()
@@ -129,7 +129,7 @@ func (v *View) tableHead() Line {
 	return Line{say(Head, "%s", pad(b.String(), v.columns))}
 }
 
-// bodyLines returns the rows or boxes that fit into that many lines.
+// bodyLines returns the rows or boxes that fit into height lines.
 func (v *View) bodyLines(height int) []Line {
 	switch {
 	case v.by == ByFlame:
@@ -153,7 +153,7 @@ func (v *View) bodyLines(height int) []Line {
 	return out
 }
 
-// nothing says why no row is shown.
+// nothing explains why there are no rows.
 func (v *View) nothing() string {
 	switch {
 	case len(v.window.parts) == 0:
@@ -189,7 +189,7 @@ func (v *View) rowLine(i int) Line {
 	return out
 }
 
-// lastLine is what has just happened, or what keys there are.
+// lastLine returns a message, or the available keys.
 func (v *View) lastLine() Line {
 	switch {
 	case v.message != "":
@@ -239,7 +239,8 @@ func helpLines() []Line {
 	return out
 }
 
-// align puts a number to the right of so wide a column, and a text of a wide one to the left. Width 0 is as it is.
+// align aligns a number to the right of a narrow column, and a text to the left of a wide one. A text that is as wide
+// as the column, or wider, stays unchanged.
 func align(text string, width int) string {
 	const wide = 9 // columns of texts are wider
 	free := width - displaywidth.String(text)
@@ -252,7 +253,7 @@ func align(text string, width int) string {
 	return strings.Repeat(" ", free) + text
 }
 
-// pad makes a text as wide as that.
+// pad pads or shortens a text to a width.
 func pad(text string, width int) string {
 	text = displaywidth.TruncateString(text, width, "…")
 	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
@@ -275,7 +276,7 @@ func cut(line Line, width int) (out Line) {
 	return out
 }
 
-// count writes 1234567 as 1,234,567.
+// count formats 1234567 as 1,234,567.
 func count(n uint64) string {
 	text := strconv.FormatUint(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {

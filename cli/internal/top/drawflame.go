@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// flameHead says what the selected box is.
+// flameHead describes the selected box.
 func (v *View) flameHead() Line {
 	if len(v.boxes) == 0 {
 		return Line{say(Head, "%s", pad("", v.columns))}
@@ -29,7 +29,7 @@ func (v *View) flameHead() Line {
 	return Line{say(Head, "%s", pad(text, v.columns))}
 }
 
-// flameLines draws the flame graph. Where it is too deep, it shows the part with the selected box.
+// flameLines draws the flame graph. If it is too deep, it draws the part around the selected box.
 func (v *View) flameLines(height int) []Line {
 	if len(v.boxes) == 0 {
 		return []Line{{say(Faint, "%s", v.nothing())}}
@@ -56,7 +56,7 @@ func (v *View) flameLines(height int) []Line {
 	return out
 }
 
-// flameLine draws the boxes of a depth.
+// flameLine draws the boxes at a depth.
 func (v *View) flameLine(depth, selected int) (out Line) {
 	at := 0
 	for i, b := range v.boxes {
@@ -72,7 +72,7 @@ func (v *View) flameLine(depth, selected int) (out Line) {
 	return out
 }
 
-// boxSpan is a box: an edge, and as much of the name as fits.
+// boxSpan draws a box: an edge, and the part of the name that fits.
 func (v *View) boxSpan(b *box, selected bool) Span {
 	name, kind := "all", trie.Other
 	if b.frame != all {
@@ -82,7 +82,7 @@ func (v *View) boxSpan(b *box, selected bool) Span {
 	if selected {
 		style.Look = Selected
 	}
-	const few = 4 // columns: no letter would say anything
+	const few = 4 // columns: too narrow for letters
 	switch {
 	case b.width < few:
 		name = ""
@@ -92,7 +92,7 @@ func (v *View) boxSpan(b *box, selected bool) Span {
 	return Span{pad("▏"+name, b.width), style}
 }
 
-// short leaves out the path of a package of Go: "jit.(*table).add" of "example.com/jit.(*table).add".
+// short shortens the package path of a Go function: "example.com/jit.(*table).add" becomes "jit.(*table).add".
 func short(name string) string {
 	head := name
 	if end := strings.IndexAny(name, "(<[ "); end >= 0 {

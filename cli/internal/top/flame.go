@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// box is a function below its callers, as a flame graph shows it.
+// box is a function below its callers in a flame graph.
 type box struct {
 	x, width    int // in columns
-	depth       int // 0: all
+	depth       int // 0: the root box
 	frame       int32
-	parent      int // its place among the boxes; -1: it is the one of all
+	parent      int // index of the parent box; -1 for the root box
 	self, total int64
 }
 
-// all is the frame of the box of everything.
+// all is the frame number of the root box.
 const all = -1
 
-// flame lays stacks out over some columns. The boxes are in preorder, children by value. Those that have less than
-// a column are left out. zoom is the path to the box that takes the whole width, from below that of all on.
+// flame lays out stacks as a flame graph of a width in columns. The boxes are in preorder, children by value. Boxes
+// narrower than a column are left out. zoom is the path from below the root box to the box that takes the whole width.
 func flame(stacks []counted, zoom []int32, width int) []box {
 	l := layout{width: int64(width), total: sum(stacks)}
 	l.add(stacks, 0, box{frame: all, parent: -1, width: width}, zoom)
@@ -27,13 +27,13 @@ func flame(stacks []counted, zoom []int32, width int) []box {
 
 type layout struct {
 	width int64
-	total int64 // value of the box that takes the whole width
+	total int64 // value of the zoomed box
 	boxes []box
 }
 
-// add adds a box that begins at a value, and those below it. All of stacks are in it.
+// add adds a box that starts at the value begin, and the boxes below it. All of the stacks pass through the box.
 func (l *layout) add(stacks []counted, begin int64, b box, zoom []int32) {
-	ended := 0 // stacks that end here come first
+	ended := 0 // number of stacks that end here; they sort first
 	slices.SortFunc(stacks, func(x, y counted) int { return cmp.Compare(frameAt(x, b.depth), frameAt(y, b.depth)) })
 	for _, c := range stacks {
 		b.total += c.value
@@ -50,12 +50,12 @@ func (l *layout) add(stacks []counted, begin int64, b box, zoom []int32) {
 		return
 	}
 	stacks = slices.DeleteFunc(stacks, func(c counted) bool { return c.frames[b.depth] != zoom[0] })
-	if l.total = sum(stacks); len(stacks) > 0 { // it alone, over the whole width
+	if l.total = sum(stacks); len(stacks) > 0 { // draw only this child, at full width
 		l.add(stacks, 0, box{x: b.x, width: b.width, depth: b.depth + 1, frame: zoom[0], parent: at}, zoom[1:])
 	}
 }
 
-// children adds the boxes below a box that begins at a value, the largest first.
+// children adds the boxes below a box that starts at the value begin, largest first.
 func (l *layout) children(groups [][]counted, begin int64, parent int) {
 	depth := l.boxes[parent].depth
 	column := func(value int64) int { return int(float64(value) / float64(l.total) * float64(l.width)) }
@@ -68,7 +68,7 @@ func (l *layout) children(groups [][]counted, begin int64, parent int) {
 	}
 }
 
-// groups divides sorted stacks by their frame at a depth, the largest group first.
+// groups divides sorted stacks by their frame at a depth, largest group first.
 func groups(stacks []counted, depth int) (out [][]counted) {
 	for len(stacks) > 0 {
 		n := 1
@@ -82,7 +82,7 @@ func groups(stacks []counted, depth int) (out [][]counted) {
 	return out
 }
 
-// frameAt returns a frame of a stack, all if it is not as deep.
+// frameAt returns the frame of a stack at a depth, or all if the stack is not that deep.
 func frameAt(c counted, depth int) int32 {
 	if depth >= len(c.frames) {
 		return all
@@ -90,7 +90,7 @@ func frameAt(c counted, depth int) int32 {
 	return c.frames[depth]
 }
 
-// pathOf returns the frames from below the box of all to a box.
+// pathOf returns the frames from below the root box to a box.
 func pathOf(boxes []box, at int) (out []int32) {
 	for ; at > 0; at = boxes[at].parent {
 		out = append(out, boxes[at].frame)
@@ -99,7 +99,7 @@ func pathOf(boxes []box, at int) (out []int32) {
 	return out
 }
 
-// find returns the box with a path, or the nearest one above it that there is.
+// find returns the box with a path, or its nearest existing ancestor.
 func find(boxes []box, frames []int32) (at int) {
 	for _, f := range frames {
 		next := slices.IndexFunc(boxes, func(b box) bool { return b.parent == at && b.frame == f })

@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// Action is what a key asks for that a View cannot do.
+// Action is an action of a key that a View cannot perform itself.
 type Action int
 
 // The actions.
 const (
 	None Action = iota
 	Quit
-	Save    // write what is kept to a file
-	Suspend // stop, as Ctrl-Z does
+	Save    // write the kept samples to a file
+	Suspend // stop the process, like Ctrl-Z
 )
 
-// Key does what a key stands for: a letter, or a name such as "Enter" or "Ctrl-C".
+// Key handles a key: a letter, or a name such as "Enter" or "Ctrl-C".
 func (v *View) Key(name string) Action {
 	v.message = ""
 	switch {
@@ -64,7 +64,7 @@ func (v *View) typeKey(name string) {
 	}
 }
 
-// switchKey shows another view.
+// switchKey switches to another view.
 func (v *View) switchKey(name string) bool {
 	views := map[string]By{"p": ByProcess, "t": ByThread, "f": ByFunction, "b": ByBinary, "g": ByFlame}
 	by, ok := views[name]
@@ -84,22 +84,22 @@ func (v *View) switchKey(name string) bool {
 	return true
 }
 
-// next is the view after the present one.
+// next returns the view after the current one.
 func (v *View) next() By {
 	views := Views()
 	return views[(slices.Index(views, v.by)+1)%len(views)]
 }
 
-// show shows another view of the same samples.
+// show switches to another view of the same samples.
 func (v *View) show(by By) {
 	v.by, v.cursor, v.offset, v.follow = by, 0, 0, false
 	if pid, ok := v.WaitsOf(); ok {
-		v.waits = Waits{PID: pid} // what is there may be of another one
+		v.waits = Waits{PID: pid} // the present data may belong to another process
 	}
 	v.refresh()
 }
 
-// chosenProcess is the process of the cursor, or else the one that is shown, 0 for all.
+// chosenProcess returns the process at the cursor, or else the shown process; 0 for all.
 func (v *View) chosenProcess() int64 {
 	if r := v.selected(); r != nil && r.PID != 0 && v.by != ByFlame {
 		return r.PID
@@ -107,7 +107,7 @@ func (v *View) chosenProcess() int64 {
 	return v.process()
 }
 
-// enterWaits shows what the threads of a process wait for, or those of all with 0.
+// enterWaits shows the waits of the threads of a process, or of all threads if pid is 0.
 func (v *View) enterWaits(pid int64) {
 	if v.process() != pid {
 		v.enter(ByWaits, Scope{PID: pid, Label: v.processLabel(pid)})
@@ -126,7 +126,7 @@ func (v *View) processLabel(pid int64) string {
 	return fmt.Sprintf("process %d%s", pid, name)
 }
 
-// optionKey changes how something is shown.
+// optionKey changes a display option.
 func (v *View) optionKey(name string) bool {
 	switch name {
 	case " ":
@@ -156,7 +156,7 @@ func (v *View) optionKey(name string) bool {
 	return true
 }
 
-// moveKey moves the cursor, or goes into what it is on or out of it.
+// moveKey moves the cursor, or enters or leaves the selected entry.
 func (v *View) moveKey(name string) {
 	page := max(v.body()-1, 1)
 	steps := map[string]int{"Up": -1, "k": -1, "Down": 1, "j": 1, "PgUp": -page, "PgDn": page}
@@ -176,7 +176,7 @@ func (v *View) moveKey(name string) {
 	}
 }
 
-// enter shows a part of the samples.
+// enter restricts the view to a part of the samples.
 func (v *View) enter(by By, s Scope) {
 	v.back = append(v.back, step{v.by, v.scopes, v.zoom, v.at, v.chosen, v.follow, v.cursor})
 	v.scopes = append(slices.Clip(v.scopes), s)
@@ -185,7 +185,7 @@ func (v *View) enter(by By, s Scope) {
 	v.show(by)
 }
 
-// open goes into what is selected: a process has functions, and a function callers and callees.
+// open enters the selected row: a process shows its functions, a function its callers and callees.
 func (v *View) open() {
 	if v.by == ByFlame {
 		v.zoom = slices.Clone(v.at)
@@ -208,7 +208,7 @@ func (v *View) open() {
 	}
 }
 
-// goBack leaves what was entered last.
+// goBack undoes the last enter.
 func (v *View) goBack() {
 	switch n := len(v.back); {
 	case v.filter != "":
@@ -226,7 +226,7 @@ func (v *View) goBack() {
 	}
 }
 
-// moveFlame selects another box: below, above, to the left or to the right.
+// moveFlame selects an adjacent box: below, above, to the left or to the right.
 func (v *View) moveFlame(name string) {
 	if len(v.boxes) == 0 {
 		return

@@ -15,36 +15,36 @@ import (
 	"github.com/headwater/headwater/ebpf/record"
 )
 
-// live samples this host, and hands out what it did, round by round.
+// live samples this host, and delivers the results round by round.
 type live struct {
 	recorder *record.Recorder
 	cancel   context.CancelFunc
-	running  chan struct{} // closed when nothing runs any more
+	running  chan struct{} // closed when all goroutines have ended
 	commands map[int64]string
 
 	updates chan update
-	ended   chan end   // gets one value
-	wanted  chan int64 // processes whose threads are asked for, 0 for all
+	ended   chan end   // receives one value
+	wanted  chan int64 // requested processes for waits, 0 for all
 	waits   chan Waits
 	used    time.Duration // CPU time of this process at the last round
-	at      time.Time     // of the last round
+	at      time.Time     // time of the last round
 
-	hasCommand bool // it was started, and all ends with it
+	hasCommand bool // it started a command, whose end ends the view
 }
 
-// update is what a round has brought.
+// update is the result of a round.
 type update struct {
 	part record.Part
-	own  float64 // CPUs that this process has used
+	own  float64 // CPUs used by this process
 }
 
-// end is how sampling ended.
+// end describes how sampling ended.
 type end struct {
-	why string // of its own, "" if it was told to
+	why string // reason if it ended by itself, else ""
 	err error
 }
 
-// start begins to sample, and starts a command if there is one. Close what it returns.
+// start starts sampling, and starts a command if there is one. The caller must close the result.
 func start(ctx context.Context, o record.Options, command *exec.Cmd) (*live, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &live{
@@ -76,7 +76,7 @@ func start(ctx context.Context, o record.Options, command *exec.Cmd) (*live, err
 	return l, nil
 }
 
-// run samples until ctx is done or what is selected has ended.
+// run samples until ctx is done or the selected processes have ended.
 func (l *live) run(ctx context.Context) {
 	defer close(l.running)
 	looked := make(chan struct{})
@@ -94,7 +94,7 @@ func (l *live) run(ctx context.Context) {
 	cancel()
 }
 
-// record turns a panic into an error: the terminal has to be given back before it is shown.
+// record turns a panic into an error: the terminal must be restored before the panic is shown.
 func (l *live) record(ctx context.Context) (why string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -108,7 +108,7 @@ func (l *live) record(ctx context.Context) (why string, err error) {
 	return recording.Ended, nil
 }
 
-// lookAtThreads answers who asks for threads, until ctx is done.
+// lookAtThreads answers requests for threads until ctx is done.
 func (l *live) lookAtThreads(ctx context.Context) {
 	for {
 		select {
@@ -126,15 +126,15 @@ func (l *live) lookAtThreads(ctx context.Context) {
 	}
 }
 
-// askWaits asks for the threads of a process, 0 for all. The answer comes in waits.
+// askWaits requests the threads of a process, 0 for all. The answer arrives in waits.
 func (l *live) askWaits(pid int64) {
 	select {
 	case l.wanted <- pid:
-	default: // it is being looked at
+	default: // a request is pending
 	}
 }
 
-// close ends everything, adds to *err what failed, and sets *ended if the command has ended by itself.
+// close ends all goroutines, adds failures to *err, and sets *ended if the command has ended by itself.
 func (l *live) close(ended **CommandEnd, err *error) {
 	l.cancel()
 	<-l.running
@@ -147,13 +147,13 @@ func (l *live) close(ended **CommandEnd, err *error) {
 	*err = errors.Join(*err, l.recorder.Close())
 }
 
-// endsView reports whether nothing is shown any more when what is selected has ended.
+// endsView reports whether the view ends when the selected processes have ended.
 func (l *live) endsView() bool { return l.hasCommand }
 
-// now describes the present round.
+// now describes the current round.
 func (l *live) now(u update) Now { return Now{OwnCPU: u.own, Command: l.command} }
 
-// command returns the command line of a process, "" if it has none or has ended before it was looked at.
+// command returns the command line of a process, "" if it has none or had already ended.
 func (l *live) command(pid int64) string {
 	const most = 4096
 	text, ok := l.commands[pid]
@@ -168,7 +168,7 @@ func (l *live) command(pid int64) string {
 	return text
 }
 
-// ownShare returns how many CPUs this process has used since the last call.
+// ownShare returns the average number of CPUs that this process has used since the last call.
 func (l *live) ownShare() float64 {
 	used, now := ownCPU(), time.Now()
 	share := (used - l.used).Seconds() / max(now.Sub(l.at).Seconds(), 1e-9)
@@ -176,7 +176,7 @@ func (l *live) ownShare() float64 {
 	return share
 }
 
-// ownCPU returns the CPU time that this process has used, 0 if that is not known.
+// ownCPU returns the CPU time of this process, 0 if it is unknown.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// write prints what is shown.
+// write prints the view.
 func (v *View) write(out io.Writer, p Tables) error {
 	if p.JSON {
 		return v.writeJSON(out, p.Rows)
@@ -19,7 +19,7 @@ func (v *View) write(out io.Writer, p Tables) error {
 	return v.writeText(out, p)
 }
 
-// writeText prints a table, or a flame graph as wide as that.
+// writeText prints a table, or a flame graph of p.Columns columns.
 func (v *View) writeText(out io.Writer, p Tables) error {
 	const unlimited = 1 << 30
 	v.Resize(p.Columns, unlimited)
@@ -31,7 +31,7 @@ func (v *View) writeText(out io.Writer, p Tables) error {
 	} else {
 		rows = max(len(v.rows), 1)
 	}
-	v.cursor, v.offset, v.at = -1, 0, nil // nothing is selected
+	v.cursor, v.offset, v.at = -1, 0, nil // no selection
 	w := bufio.NewWriter(out)             // Flush reports errors
 	lines := append(v.headLines(), v.plainBody(rows)...)
 	for i, line := range lines {
@@ -60,7 +60,7 @@ func (v *View) plainBody(rows int) []Line {
 	return out
 }
 
-// writeJSON prints one object on a line.
+// writeJSON prints one JSON object on one line.
 func (v *View) writeJSON(out io.Writer, rows int) error {
 	p, everything := v.window.progress(), v.window.totals()
 	doc := tableJSON{
@@ -82,7 +82,7 @@ func (v *View) writeJSON(out io.Writer, rows int) error {
 	return json.NewEncoder(out).Encode(doc)
 }
 
-// tableJSON is a table. Times of CPUs are in nanoseconds.
+// tableJSON is a table. CPU times are in nanoseconds.
 type tableJSON struct {
 	Time     time.Time `json:"time"`
 	Of       string    `json:"of"`
@@ -91,18 +91,18 @@ type tableJSON struct {
 	Rate     int       `json:"rate"`
 	Samples  uint64    `json:"samples"`
 	WithUser uint64    `json:"with_user"` // samples that should have a user part
-	Whole    uint64    `json:"whole"`     // of these, with a whole stack
+	Whole    uint64    `json:"whole"`     // samples with a complete stack
 	Lost     uint64    `json:"lost"`      // samples of the whole host
 	CPU      int64     `json:"cpu_ns"`
-	Unnamed  int64     `json:"unnamed_ns"` // of it, in functions without a name
+	Unnamed  int64     `json:"unnamed_ns"` // part of cpu_ns in functions without a name
 	OwnCPUs  float64   `json:"own_cpus"`   // CPUs that this program used
-	Total    int64     `json:"total_ns"`   // of what the rows are of
+	Total    int64     `json:"total_ns"`   // CPU time of all rows together
 	Rows     []any     `json:"rows"`
-	More     int       `json:"more,omitempty"` // rows that are left out
+	More     int       `json:"more,omitempty"` // number of omitted rows
 }
 
-// waitJSON is what a thread waits for, or several of one process: then TID, Thread and CPU are left out, In and
-// OffSeconds are of the one that has done so for longest.
+// waitJSON is the wait of one thread, or of several threads of a process with the same wait. In the latter case, TID,
+// Thread and CPU are left out, and In and OffSeconds belong to the thread that has waited longest.
 type waitJSON struct {
 	PID        int64    `json:"pid"`
 	Process    string   `json:"process"`
@@ -110,7 +110,7 @@ type waitJSON struct {
 	TID        int64    `json:"tid,omitempty"`
 	Thread     string   `json:"thread,omitempty"`
 	State      string   `json:"state"`
-	CPU        *uint32  `json:"cpu,omitempty"` // where it runs, or has run last
+	CPU        *uint32  `json:"cpu,omitempty"` // current CPU, or the last one
 	Wait       string   `json:"wait,omitempty"`
 	In         string   `json:"in,omitempty"`
 	OffSeconds *float64 `json:"off_cpu_seconds,omitempty"`

@@ -10,10 +10,10 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// By is what CPU time is divided by.
+// By is the entry that CPU time is attributed to.
 type By string
 
-// What a view shows.
+// The views.
 const (
 	ByProcess  By = "process"
 	ByThread   By = "thread"
@@ -23,7 +23,7 @@ const (
 	ByWaits    By = "waits" // what threads wait for
 )
 
-// Views lists what there is, in the order of the Tab key.
+// Views lists the views, in the order of the Tab key.
 func Views() []By { return []By{ByProcess, ByThread, ByFunction, ByBinary, ByFlame, ByWaits} }
 
 // Row is a line of a table: a process, thread, function or binary. Values are nanoseconds of CPU.
@@ -35,15 +35,15 @@ type Row struct {
 	Command string `json:"command,omitempty"` // of a process, as ps shows it
 	Name    string `json:"function,omitempty"`
 	Binary  string `json:"binary,omitempty"`
-	Self    int64  `json:"self"`  // of the samples that end in it
-	Total   int64  `json:"total"` // of the samples that have it
+	Self    int64  `json:"self"`  // value of the samples that end in it
+	Total   int64  `json:"total"` // value of the samples that contain it
 
 	Kind    trie.Kind      `json:"-"`
-	Threads int            `json:"-"` // of waits: how many there are; 0 of a row of one thread
-	waits   *record.Thread // what it does, or the one of them that has done so for longest
+	Threads int            `json:"-"` // of waits: number of threads; 0 in a row of one thread
+	waits   *record.Thread // the thread's state, or the state of the thread that has waited longest
 }
 
-// key is what a row is of, whatever its values are.
+// key identifies a row independently of its values.
 type key struct {
 	pid, tid     int64
 	name, binary string
@@ -51,7 +51,7 @@ type key struct {
 
 func (r *Row) key() key { return key{r.PID, r.TID, r.Name, r.Binary} }
 
-// text is what a filter looks at.
+// text returns the text that a filter searches.
 func (r *Row) text() string {
 	texts := []string{r.Process, r.Thread, r.Command, r.Name, r.Binary}
 	if r.waits != nil {
@@ -60,15 +60,15 @@ func (r *Row) text() string {
 	return strings.Join(texts, "\n")
 }
 
-// Scope says which samples count: those that fit all that is set.
+// Scope selects samples: those that match all fields that are set.
 type Scope struct {
 	PID, TID int64  // 0: any
-	Label    string // what a title calls them
-	Function string // with this function of Binary on their stack
-	Binary   string // with a frame of this file on their stack
+	Label    string // for a title
+	Function string // stacks with this function of Binary
+	Binary   string // stacks with a frame in this file
 }
 
-// holds reports whether a stack is of the scope.
+// holds reports whether a stack matches the scope.
 func (w *Window) holds(s Scope, c counted) bool {
 	t := &w.threads.all[c.thread]
 	if s.PID != 0 && s.PID != t.PID || s.TID != 0 && s.TID != t.TID {
@@ -83,7 +83,7 @@ func (w *Window) holds(s Scope, c counted) bool {
 	})
 }
 
-// within returns the stacks of all scopes.
+// within returns the stacks that match all scopes.
 func (w *Window) within(scopes []Scope) (out []counted) {
 	for _, c := range w.totals() {
 		if !slices.ContainsFunc(scopes, func(s Scope) bool { return !w.holds(s, c) }) {
@@ -93,7 +93,7 @@ func (w *Window) within(scopes []Scope) (out []counted) {
 	return out
 }
 
-// rows divides stacks, most self first.
+// rows divides stacks into rows, most self first.
 func (w *Window) rows(by By, stacks []counted) []Row {
 	var out []Row
 	switch by {
@@ -126,7 +126,7 @@ type table struct {
 	places map[key]int
 }
 
-// place returns where the row of a key is.
+// place returns the index of the row with a key.
 func (t *table) place(r Row) int {
 	at, ok := t.places[r.key()]
 	if !ok {
@@ -137,7 +137,7 @@ func (t *table) place(r Row) int {
 	return at
 }
 
-// byThread adds up stacks by what is made of their thread. The name of a process is the latest one.
+// byThread adds up stacks by the row for their thread. A process gets its most recent name.
 func (w *Window) byThread(stacks []counted, of func(Thread) Row) []Row {
 	t := table{places: map[key]int{}}
 	for _, c := range stacks {
@@ -151,11 +151,11 @@ func (w *Window) byThread(stacks []counted, of func(Thread) Row) []Row {
 	return t.rows
 }
 
-// byFrame adds up stacks by what is made of their frames that are code.
+// byFrame adds up stacks by the rows for their frames that are code.
 func (w *Window) byFrame(stacks []counted, of func(Frame) Row) []Row {
 	t := table{places: map[key]int{}}
-	places := make([]int, len(w.names.all)) // by number of the frame; 0: not met yet, else one more than the place
-	met := make([]int, len(w.names.all))    // by place: one more than the stack that it was met in last
+	places := make([]int, len(w.names.all)) // by frame number; 0 if not seen yet, else index + 1
+	met := make([]int, len(w.names.all))    // by row index: number + 1 of the last stack with the row
 	for i, c := range stacks {
 		for j, n := range c.frames {
 			leaf := j == len(c.frames)-1

@@ -17,9 +17,9 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Show shows what CPUs do on the terminal of this process, until a key, ctx or the end of the command ends it. The
-// terminal is then as it was, whatever happened. When the command has ended by itself, what it did is printed as a
-// table, and ended is not nil.
+// Show shows CPU use on the terminal of this process, until a key, ctx or the end of the command ends it. It always
+// restores the terminal. If the command has ended by itself, Show prints the last view as a table, and ended is not
+// nil.
 func Show(ctx context.Context, o Options, p Tables, out io.Writer) (ended *CommandEnd, err error) {
 	l, v, err := o.open(ctx)
 	if err != nil {
@@ -45,13 +45,13 @@ func Show(ctx context.Context, o Options, p Tables, out io.Writer) (ended *Comma
 	return nil, v.write(out, p)
 }
 
-// noQuestions keeps from asking the terminal what it can do. Nothing of it is used here, late answers would be typed
-// into the shell, and tmux 3.3 answers with width and height swapped.
+// noQuestions disables queries of the terminal's capabilities. They are not needed here, late answers would end up in
+// the shell's input, and tmux 3.3 answers with width and height swapped.
 func noQuestions() []tcell.TerminfoScreenOption {
 	return []tcell.TerminfoScreenOption{tcell.OptNegotiation(false)}
 }
 
-// source is what a screen shows; *live is one.
+// source provides the data of a screen; *live implements it.
 type source interface {
 	events() (updates <-chan update, waits <-chan Waits, ended <-chan end)
 	askWaits(pid int64)
@@ -61,8 +61,8 @@ type source interface {
 
 func (l *live) events() (<-chan update, <-chan Waits, <-chan end) { return l.updates, l.waits, l.ended }
 
-// show runs the screen. Fini gives the terminal back, also after a panic. over says that the view ends because what it
-// shows has ended.
+// show runs the screen. Fini restores the terminal, also after a panic. over reports that the view ends because the
+// selected processes have ended.
 func show(ctx context.Context, s screen, v *View, from source) (over bool, err error) {
 	if err := s.Init(); err != nil {
 		return false, fmt.Errorf("use the terminal: %w", err)
@@ -71,7 +71,7 @@ func show(ctx context.Context, s screen, v *View, from source) (over bool, err e
 	s.HideCursor()
 	v.Resize(s.Size())
 	stops := make(chan os.Signal, 1)
-	signal.Notify(stops, syscall.SIGTSTP) // as kill -TSTP, and some parents, send it; the key comes as an event
+	signal.Notify(stops, syscall.SIGTSTP) // from kill -TSTP and some parents; the key arrives as an event
 	defer signal.Stop(stops)
 	updates, waits, ends := from.events()
 	for {
@@ -112,7 +112,7 @@ type screen struct {
 	noColor bool
 }
 
-// handle does what an event asks for. done says that the screen is to be left.
+// handle handles an event. done reports that the screen ends.
 func (s screen) handle(v *View, event tcell.Event, ok bool, from source) (done bool, err error) {
 	switch e := event.(type) {
 	case *tcell.EventResize:
@@ -137,7 +137,7 @@ func (s screen) handle(v *View, event tcell.Event, ok bool, from source) (done b
 	return !ok, nil
 }
 
-// suspend stops this process, as Ctrl-Z does, until it is continued.
+// suspend stops this process, like Ctrl-Z, until it is continued.
 func (s screen) suspend() error {
 	if err := s.Suspend(); err != nil {
 		return err
@@ -148,15 +148,15 @@ func (s screen) suspend() error {
 	return s.Resume()
 }
 
-// stopHere stops this process, and returns when it is continued. The signal is sent to this thread: one to the process
-// goes to any of its threads, and this one could run on for a while.
+// stopHere stops this process, and returns when it is continued. It sends the signal to this thread: a signal to the
+// process may reach any of its threads, and this thread could continue for a while.
 func stopHere() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
 
-// keyName is how a View calls a key.
+// keyName returns a View's name for a key.
 func keyName(e *tcell.EventKey) string {
 	switch e.Key() {
 	case tcell.KeyRune:
@@ -171,7 +171,7 @@ func keyName(e *tcell.EventKey) string {
 	return e.Name()
 }
 
-// draw shows the view.
+// draw draws the view.
 func (s screen) draw(v *View) {
 	s.Clear()
 	for y, line := range v.Lines() {
@@ -218,7 +218,7 @@ const (
 	yellow = 220
 )
 
-// boxColor is the color of a kind in a flame graph, as the page has it.
+// boxColor returns the color of a kind in a flame graph, the same as on the web page.
 func boxColor(k trie.Kind) int {
 	switch k {
 	case trie.Kernel:
@@ -235,7 +235,7 @@ func boxColor(k trie.Kind) int {
 	return 252
 }
 
-// textColor is the color of a kind in a table, 0 for that of other text.
+// textColor returns the color of a kind in a table, 0 for the default text color.
 func textColor(k trie.Kind) int {
 	switch k {
 	case trie.Kernel, trie.Runtime, trie.JIT:

@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// terminal is an emulated terminal that remembers what was written to it.
+// terminal is an emulated terminal that records its input.
 type terminal struct {
 	vt.MockTerm
 	mu      sync.Mutex
@@ -48,7 +48,7 @@ func (t *terminal) raw() string {
 	return t.written.String()
 }
 
-// shows returns what is on the terminal.
+// shows returns the contents of the terminal.
 func (t *terminal) shows() string {
 	var b strings.Builder
 	size := t.Backend().GetSize()
@@ -86,7 +86,7 @@ type showing struct {
 	fake  *fake
 	stop  context.CancelFunc
 	ended chan error
-	over  bool // the screen was left because what it shows has ended
+	over  bool // the screen ended because the selected processes have ended
 }
 
 func showOn(t *testing.T, width, height int, noColor bool) *showing {
@@ -160,7 +160,7 @@ func TestScreen(t *testing.T) {
 	require.NoError(t, x.end(t))
 }
 
-// TestNoColor: without colors nothing but reverse, bold and faint is used, and all is said.
+// TestNoColor: without colors only reverse, bold and faint are used, and all information is shown.
 func TestNoColor(t *testing.T) {
 	x := showOn(t, 100, 20, true)
 	x.eventually(t, "shopd")

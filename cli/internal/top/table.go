@@ -11,15 +11,15 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// column is a column of a table. Those of numbers are aligned to the right; the last one takes what is left.
+// column is a column of a table. Columns of numbers are right-aligned; the last column gets the remaining width.
 type column struct {
 	title   string
-	width   int // 0: a text, which is the last column
+	width   int // 0: a text in the last column
 	text    func(v *View, r *Row) string
 	compare func(v *View, a, b *Row) int
 }
 
-// table returns the columns of the view, none of a flame graph. Rows are sorted by the first one at first.
+// table returns the columns of the view, none for a flame graph. Rows are initially sorted by the first column.
 func (v *View) table() []column {
 	switch v.by {
 	case ByProcess:
@@ -49,7 +49,7 @@ func byTotal(_ *View, a, b *Row) int {
 	return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(b.Self, a.Self), compareNames(a, b))
 }
 
-// cpuColumn is CPU time as top has it: 100 is one CPU.
+// cpuColumn is CPU time in the unit of the top program: 100 is one CPU.
 func cpuColumn() column {
 	return column{"CPU%", 7, func(v *View, r *Row) string { return v.cpu(r.Self) }, bySelf}
 }
@@ -92,7 +92,7 @@ func waitColumn() column {
 		}}
 }
 
-// sinceColumn is for how long a thread has been on no CPU. The longest comes first.
+// sinceColumn is the time for which a thread has been off CPU. The longest comes first.
 func sinceColumn() column {
 	return column{"SINCE", 9, func(_ *View, r *Row) string { return since(r) },
 		func(_ *View, a, b *Row) int { return cmp.Or(cmp.Compare(b.waits.Off, a.waits.Off), compareNames(a, b)) }}
@@ -149,7 +149,7 @@ func since(r *Row) string {
 	return fmt.Sprintf("%d h", int(d.Hours()))
 }
 
-// cpu is a value as a share of one CPU.
+// cpu formats a value as a share of one CPU.
 func (v *View) cpu(value int64) string {
 	seconds := v.window.seconds()
 	if seconds == 0 {
@@ -158,7 +158,7 @@ func (v *View) cpu(value int64) string {
 	return strconv.FormatFloat(float64(value)/1e7/seconds, 'f', 1, 64)
 }
 
-// percent is a part of a whole, "-" of nothing. Only everything is 100 %.
+// percent formats a part of a whole, "-" if whole is 0. It returns 100 % only if part equals whole.
 func percent(part, whole int64) string {
 	if whole == 0 {
 		return "-"

@@ -1,4 +1,4 @@
-// Package top shows where CPU time goes while it goes there: in a terminal, or as plain tables.
+// Package top shows current CPU use: in a terminal, or as plain tables.
 package top
 
 import (
@@ -15,34 +15,34 @@ import (
 	"github.com/headwater/headwater/ebpf/record"
 )
 
-// Options say what is shown, and how.
+// Options configure the recording and the view.
 type Options struct {
 	Record   record.Options
 	By       By
 	Interval time.Duration // between two rounds
-	Span     time.Duration // how far back what is shown reaches
-	Duration time.Duration // when it ends by itself; 0: it does not
+	Span     time.Duration // length of the shown time
+	Duration time.Duration // total time; 0: no limit
 	NoColor  bool
 
-	Command *exec.Cmd // to start, with Record.Command; nil: none
+	Command *exec.Cmd // to start, with Record.Command; nil if none
 }
 
-// Tables says how tables are printed.
+// Tables configure the printed tables.
 type Tables struct {
-	Count   int // how many; 0: without end
-	Rows    int // of each at most; 0: all
-	Columns int // of a flame graph
+	Count   int // number of tables; 0: no limit
+	Rows    int // maximum number of rows per table; 0: all
+	Columns int // width of a flame graph
 	JSON    bool
 }
 
-// ErrNothing says that nothing of what was selected used a CPU.
+// ErrNothing says that the selected processes used no CPU.
 var ErrNothing = errors.New("no samples: nothing of what was selected used a CPU meanwhile")
 
-// CommandEnd says that the command has ended by itself, and with which exit code; 128+n stands for signal n.
+// CommandEnd says that the command has ended by itself, with this exit code; 128+n means signal n.
 type CommandEnd struct{ Code int }
 
-// Print prints tables, one each Interval, until ctx is done or what is selected has ended. The error is ErrNothing if
-// all of them were empty. ended is nil unless the command has ended by itself.
+// Print prints tables, one each Interval, until ctx is done or the selected processes have ended. The error is
+// ErrNothing if all tables were empty. ended is nil unless the command has ended by itself.
 func Print(ctx context.Context, o Options, p Tables, out io.Writer) (ended *CommandEnd, err error) {
 	l, v, err := o.open(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (l *live) print(ctx context.Context, v *View, p Tables, out io.Writer) erro
 	return nil
 }
 
-// next waits for a round, and for threads where they are shown. more is false when there is none.
+// next waits for a round, and in the view of waits also for threads. more is false if there is no further round.
 func (l *live) next(ctx context.Context, v *View) (more bool, err error) {
 	select {
 	case <-ctx.Done():
@@ -101,7 +101,7 @@ func (l *live) next(ctx context.Context, v *View) (more bool, err error) {
 	}
 }
 
-// open begins to sample, and makes the view of it.
+// open starts sampling, and makes a view of the samples.
 func (o *Options) open(ctx context.Context) (*live, *View, error) {
 	o.Record.Round = o.Interval
 	l, err := start(ctx, o.Record, o.Command)
@@ -115,7 +115,7 @@ func (o *Options) open(ctx context.Context) (*live, *View, error) {
 	return l, NewView(about, o.By, o.Span), nil
 }
 
-// save writes what is kept to a new file in the current folder, and returns its name and size.
+// save writes the kept samples to a new file in the current folder, and returns its name and size.
 func (v *View) save(now time.Time) (name string, size int64, err error) {
 	p, err := v.window.Profile()
 	if err != nil {
@@ -143,7 +143,7 @@ func (v *View) save(now time.Time) (name string, size int64, err error) {
 	return name, file.Size(), file.Keep()
 }
 
-// Save writes what is kept to a file, and says in the view how that went.
+// Save writes the kept samples to a file, and shows the result in the view.
 func (v *View) Save() {
 	name, size, err := v.save(time.Now())
 	if err != nil {

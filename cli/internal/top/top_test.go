@@ -171,7 +171,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestHonesty: the head says what is shown, and how much of the truth that is.
+// TestHonesty: the head describes the selection, and the completeness of the view.
 func TestHonesty(t *testing.T) {
 	lines := strings.Split(text(newView(t, ByProcess)), "\n")
 	require.Equal(t, "headwater top  this host  last 2 s at 100 Hz  by process", lines[0])
@@ -185,7 +185,7 @@ func TestHonesty(t *testing.T) {
 	require.Contains(t, text(empty), "nothing of this used a CPU meanwhile")
 }
 
-// TestFlame: boxes have the width of their share, below their callers, with the callers of no more.
+// TestFlame: boxes have the width of their share, and are below their own callers only.
 func TestFlame(t *testing.T) {
 	v := newView(t, ByFlame)
 	require.Equal(t, ""+
@@ -208,7 +208,7 @@ func TestFlame(t *testing.T) {
 	require.Contains(t, body(v), "▏db+0x1240")
 }
 
-// TestBoxes: whatever the stacks are, boxes lie within their callers and not on one another.
+// TestBoxes: for any stacks, boxes are within their callers and do not overlap.
 func TestBoxes(t *testing.T) {
 	v := newView(t, ByFlame)
 	for width := range 200 {
@@ -226,7 +226,7 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-// TestOpen: what is selected is opened, level by level, and left again.
+// TestOpen: selected entries can be entered, level by level, and left again.
 func TestOpen(t *testing.T) {
 	v := newView(t, ByProcess)
 	press(v, "Down", "Enter")
@@ -279,7 +279,7 @@ func TestCursorFollows(t *testing.T) {
 	require.Equal(t, int64(300), v.selected().PID)
 }
 
-// TestWindow: what is older than the window is gone, and numbers of frames with it.
+// TestWindow: samples older than the window are dropped, and numbers of frames with them.
 func TestWindow(t *testing.T) {
 	p := newParts(t)
 	v := NewView(About{Rate: 100}, ByFunction, 2*round)
@@ -299,7 +299,7 @@ func TestWindow(t *testing.T) {
 	require.Empty(t, v.rows)
 }
 
-// TestManyStacks: stacks that are not kept any more are given up, and the others stay what they are.
+// TestManyStacks: unused stacks are dropped, and the remaining ones stay unchanged.
 func TestManyStacks(t *testing.T) {
 	p := newParts(t)
 	v := NewView(About{Rate: 100}, ByFlame, round)
@@ -317,7 +317,7 @@ func TestManyStacks(t *testing.T) {
 		v.framesOf(v.at[:2]))
 }
 
-// TestPause: while it is paused nothing changes, and what comes meanwhile does not count later.
+// TestPause: a paused view does not change, and samples taken during the pause never count.
 func TestPause(t *testing.T) {
 	p := newParts(t)
 	v := NewView(About{Rate: 100}, ByProcess, 30*time.Second)
@@ -421,7 +421,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestHostileNames: what programs call themselves does nothing to a terminal, and wide letters fit.
+// TestHostileNames: names of programs cannot affect the terminal, and wide letters fit.
 func TestHostileNames(t *testing.T) {
 	v := NewView(About{Rate: 100}, ByFunction, round)
 	hostile := []sample{{1, 1, "a\x1b[2Jb", "\x1b]0;title\a x:\x1b[31mred 漢:字字字字字字字字字字字字字字字字字字字字字字字字", 5}}
@@ -444,7 +444,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestSave: what is kept is written to a file of its own, never over another one.
+// TestSave: the kept samples are written to a new file, which never replaces another file.
 func TestSave(t *testing.T) {
 	t.Chdir(t.TempDir())
 	v := NewView(About{Rate: 100}, ByProcess, 30*time.Second)

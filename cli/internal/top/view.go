@@ -9,58 +9,59 @@ import (
 	"github.com/headwater/headwater/ebpf/record"
 )
 
-// View is what the terminal shows, and what keys change of it. It knows no terminal. It is not safe for concurrent use.
+// View is the contents of the terminal, and handles keys. It does not depend on a terminal. It is not safe for
+// concurrent use.
 type View struct {
 	window *Window
 	about  About
 	now    Now
-	ended  string // why nothing is sampled any more, "" as long as it is
+	ended  string // why sampling has ended, "" until then
 
 	by      By
 	scopes  []Scope
 	back    []step
 	filter  string
 	pattern *regexp.Regexp // of filter, nil without one
-	typing  bool           // keys are for the filter
-	sorted  map[By]int     // the column that rows are sorted by
+	typing  bool           // keys edit the filter
+	sorted  map[By]int     // the sort column
 	reverse bool
 	paused  bool
 	help    bool
-	upside  bool // a flame graph with its root at the bottom
+	upside  bool // flame graph with its root at the bottom
 	message string
 
 	rows   []Row     // of a table
-	stacks []counted // of all views, within the scopes
+	stacks []counted // within the scopes, for all views
 	total  int64     // of stacks
 
-	cursor  int     // which row
-	chosen  key     // the row that the cursor is to stay on
-	follow  bool    // there is one
-	offset  int     // first row that is shown
+	cursor  int     // index of a row
+	chosen  key     // row that the cursor follows
+	follow  bool    // chosen is set
+	offset  int     // index of the first visible row
 	zoom    []int32 // path in the flame graph
-	at      []int32 // of the box that is selected
+	at      []int32 // path of the selected box
 	boxes   []box
 	waits   Waits
 	height  int
 	columns int // of the flame graph
 }
 
-// About says what is profiled.
+// About describes the selection of samples.
 type About struct {
 	What string // "process 4711 (java)"
-	PID  int64  // of the one process that is selected, else 0
+	PID  int64  // the selected process if there is only one, else 0
 	Rate int    // samples per second and CPU
 }
 
-// Now is what changes with every round, other than samples.
+// Now holds the values of a round other than samples.
 type Now struct {
 	OwnCPU  float64                // CPUs that this process has used since the last round
-	Command func(pid int64) string // command line of a process; nil: not known
+	Command func(pid int64) string // command line of a process; nil if unknown
 }
 
-// Waits is what threads do.
+// Waits holds the states of threads.
 type Waits struct {
-	PID     int64 // of their process; 0: they are all that is profiled
+	PID     int64 // their process; 0: all selected processes
 	Threads []record.Thread
 	Err     error
 }
@@ -76,7 +77,7 @@ type step struct {
 	cursor int
 }
 
-// NewView returns a View of what is added to it. It shows the last seconds of span.
+// NewView returns a View. It shows the last span of the samples added to it.
 func NewView(about About, by By, span time.Duration) *View {
 	v := &View{window: NewWindow(span), about: about, by: by, sorted: map[By]int{}, height: 24, columns: 80}
 	if by == ByWaits {
@@ -86,7 +87,7 @@ func NewView(about About, by By, span time.Duration) *View {
 	return v
 }
 
-// Add adds what was sampled in a round, unless the view is paused.
+// Add adds the samples of a round, unless the view is paused.
 func (v *View) Add(p record.Part, now Now) {
 	v.now = now
 	if v.paused {
@@ -95,14 +96,14 @@ func (v *View) Add(p record.Part, now Now) {
 	}
 	chosen, zoom := v.framesOf(v.at), v.framesOf(v.zoom)
 	v.window.Add(p)
-	v.at, v.zoom = v.numbersOf(chosen), v.numbersOf(zoom) // numbers change when names are given up
+	v.at, v.zoom = v.numbersOf(chosen), v.numbersOf(zoom) // numbers change when the window drops names
 	v.refresh()
 }
 
-// SetEnded says why nothing is sampled any more.
+// SetEnded sets the reason why sampling has ended.
 func (v *View) SetEnded(why string) { v.ended = why }
 
-// SetWaits shows what threads do, unless that is no longer wanted.
+// SetWaits shows the states of threads, unless the view no longer needs them.
 func (v *View) SetWaits(w Waits) {
 	if pid, ok := v.WaitsOf(); v.paused && v.waits.Threads != nil || !ok || w.PID != pid {
 		return
@@ -111,10 +112,10 @@ func (v *View) SetWaits(w Waits) {
 	v.refresh()
 }
 
-// WaitsOf returns the process whose threads are to be looked at, 0 for all that is profiled. ok is false if none are.
+// WaitsOf returns the process whose threads the view needs, 0 for all. ok is false if it needs none.
 func (v *View) WaitsOf() (pid int64, ok bool) { return v.process(), v.by == ByWaits }
 
-// process returns the one process that is shown, 0 for several.
+// process returns the shown process, 0 for several.
 func (v *View) process() int64 {
 	for _, s := range v.scopes {
 		if s.PID != 0 {
@@ -138,7 +139,7 @@ func (v *View) numbersOf(path []Frame) (out []int32) {
 	return out
 }
 
-// refresh computes what is shown.
+// refresh computes the contents of the view.
 func (v *View) refresh() {
 	v.stacks = v.window.within(v.scopes)
 	v.rows = nil
@@ -166,7 +167,7 @@ func (v *View) refresh() {
 	v.keepCursor()
 }
 
-// describe adds the commands of processes.
+// describe adds the command lines of processes.
 func (v *View) describe() {
 	if v.now.Command == nil || v.by != ByProcess {
 		return
@@ -176,7 +177,7 @@ func (v *View) describe() {
 	}
 }
 
-// shows reports whether a row passes the filter. Functions of another binary are left out where one was entered.
+// shows reports whether a row passes the filter. After a binary was entered, functions of other binaries are left out.
 func (v *View) shows(r *Row) bool {
 	if n := len(v.scopes); n > 0 && v.by == ByFunction && v.scopes[n-1].Function == "" {
 		if binary := v.scopes[n-1].Binary; binary != "" && r.Binary != binary {
@@ -200,13 +201,13 @@ func (v *View) filterStacks(stacks []counted) []counted {
 	})
 }
 
-// layFlame lays the flame graph out.
+// layFlame computes the layout of the flame graph.
 func (v *View) layFlame() {
 	zoom := v.zoom
 	if len(v.stacks) > 0 && len(zoom) > 0 {
 		holds := func(c counted) bool { return len(c.frames) >= len(zoom) && slices.Equal(c.frames[:len(zoom)], zoom) }
 		if !slices.ContainsFunc(v.stacks, holds) {
-			zoom = nil // nothing of it is left now
+			zoom = nil // the zoomed path no longer exists
 		}
 	}
 	v.boxes = nil
@@ -215,7 +216,7 @@ func (v *View) layFlame() {
 	}
 }
 
-// keepCursor puts the cursor on the row that it was on, or near to it.
+// keepCursor keeps the cursor on its row, or near it.
 func (v *View) keepCursor() {
 	if v.follow {
 		if at := slices.IndexFunc(v.rows, func(r Row) bool { return r.key() == v.chosen }); at >= 0 {
@@ -231,10 +232,10 @@ func (v *View) choose(at int) {
 		return
 	}
 	v.cursor = max(0, min(at, len(v.rows)-1))
-	v.follow, v.chosen = v.cursor > 0, v.rows[v.cursor].key() // at the top, it stays there
+	v.follow, v.chosen = v.cursor > 0, v.rows[v.cursor].key() // a cursor at the top stays at the top
 }
 
-// selected returns the row of the cursor, nil if there is none.
+// selected returns the row at the cursor, nil if there is none.
 func (v *View) selected() *Row {
 	if v.cursor >= len(v.rows) {
 		return nil
@@ -242,7 +243,7 @@ func (v *View) selected() *Row {
 	return &v.rows[v.cursor]
 }
 
-// Resize says how large the terminal is.
+// Resize sets the size of the terminal.
 func (v *View) Resize(columns, height int) {
 	if columns != v.columns || height != v.height {
 		v.columns, v.height = max(columns, 1), height
@@ -252,7 +253,7 @@ func (v *View) Resize(columns, height int) {
 	}
 }
 
-// setFilter shows what a regular expression fits, whatever case it has. What is no such expression stands for itself.
+// setFilter filters by a regular expression, ignoring case. Text that is not a valid expression is matched literally.
 func (v *View) setFilter(text string) {
 	v.filter, v.pattern = text, nil
 	if text != "" {
@@ -265,7 +266,7 @@ func (v *View) setFilter(text string) {
 	v.refresh()
 }
 
-// scopeText says what the view is of: "process 4711 java > sort".
+// scopeText describes the scopes: "process 4711 java > sort".
 func (v *View) scopeText() string {
 	var parts []string
 	for _, s := range v.scopes {

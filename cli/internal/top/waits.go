@@ -8,7 +8,8 @@ import (
 	"github.com/headwater/headwater/ebpf/printable"
 )
 
-// waitRows are the threads of one process, or those of all, together where they are of one process and do the same.
+// waitRows returns rows for the threads of one process, or of all processes, with one row for threads of a process in
+// the same state.
 func (v *View) waitRows() []Row {
 	cpu := map[int64]int64{}
 	for _, c := range v.stacks {
@@ -30,7 +31,7 @@ func (v *View) waitRows() []Row {
 	return joinWaits(out)
 }
 
-// processNames are the names of the processes whose threads are shown: those of their first threads.
+// processNames returns the names of the processes whose threads are shown: the names of their first threads.
 func (v *View) processNames() map[uint32]string {
 	names := map[uint32]string{}
 	for i := range v.waits.Threads {
@@ -41,7 +42,8 @@ func (v *View) processNames() map[uint32]string {
 	return names
 }
 
-// joinWaits makes one row of the threads of a process that do the same. It shows the one that has done so for longest.
+// joinWaits makes one row for the threads of a process in the same state. The row shows the thread that has waited
+// longest.
 func joinWaits(threads []Row) []Row {
 	slices.SortStableFunc(threads, func(a, b Row) int { return cmp.Compare(b.waits.Off, a.waits.Off) })
 	t := table{places: map[key]int{}}
@@ -57,7 +59,7 @@ func joinWaits(threads []Row) []Row {
 	return t.rows
 }
 
-// urgency is the order of states: what ought not to last comes first.
+// urgency orders states: states that should not last come first.
 func urgency(s kernel.ThreadState) int {
 	order := []kernel.ThreadState{
 		kernel.Uninterruptible, kernel.Runnable, kernel.Running, kernel.Frozen, kernel.Traced, kernel.Stopped,
@@ -66,13 +68,13 @@ func urgency(s kernel.ThreadState) int {
 	return slices.Index(order, s)
 }
 
-// byState puts the most urgent state first, and there most threads.
+// byState sorts the most urgent state first, then the most threads.
 func byState(_ *View, a, b *Row) int {
 	return cmp.Or(cmp.Compare(urgency(a.waits.State), urgency(b.waits.State)), cmp.Compare(b.Threads, a.Threads),
 		cmp.Compare(b.waits.Off, a.waits.Off), compareNames(a, b))
 }
 
-// waitText is what a row of waits is of, and the innermost function of the kernel that it is in.
+// waitText returns the thread or process of a row of waits, and the innermost kernel function.
 func (r *Row) waitText() string {
 	text := r.Thread
 	if r.Threads > 0 {

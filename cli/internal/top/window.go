@@ -14,24 +14,24 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// maxFrames bounds the frames of the stacks that a Window keeps. With more it reaches back less far.
+// maxFrames bounds the frames of the stacks that a Window keeps. With more frames, it covers a shorter time.
 const maxFrames = 4 << 20
 
 // Frame is a function of a stack.
 type Frame struct {
 	Name   string
-	Binary string // path of the file that its code is in, "" if it is no code
+	Binary string // path of the file with its code, "" if it is not code
 	Kind   trie.Kind
 }
 
-// Thread is whom a stack is of.
+// Thread is the thread of a stack.
 type Thread struct {
 	PID, TID int64
 	Name     string
-	Process  string // its name
+	Process  string // name of the process
 }
 
-// stack is a thread with frames, root first, by their numbers in a Window. The first one is the process's name.
+// stack is a thread with frames, root first, as numbers in a Window. The first frame is the process's name.
 type stack struct {
 	thread int32
 	frames []int32
@@ -43,18 +43,18 @@ type counted struct {
 	value int64
 }
 
-// part is what was sampled in one round.
+// part holds the samples of one round.
 type part struct {
 	record.Part
-	counts record.Progress // of it alone
-	values map[int32]int64 // by number of the stack
-	frames int             // of the Profile's stacks
+	counts record.Progress // only of this round
+	values map[int32]int64 // by stack number
+	frames int             // number of frames of the Profile's stacks
 }
 
-// Window keeps what was sampled during the last seconds. It is not safe for concurrent use.
+// Window keeps the samples of the last seconds. It is not safe for concurrent use.
 type Window struct {
-	span  time.Duration // how far it reaches back
-	parts []part        // the oldest first
+	span  time.Duration // the time that it covers
+	parts []part        // oldest first
 	last  record.Progress
 
 	names   interned[Frame]
@@ -63,31 +63,31 @@ type Window struct {
 	numbers map[string]int32 // of stacks, by thread and frames
 }
 
-// NewWindow returns a Window that reaches back that far.
+// NewWindow returns a Window that covers the last span.
 func NewWindow(span time.Duration) *Window {
 	w := &Window{span: span}
 	w.forget()
 	return w
 }
 
-// forget gives up all names and stacks.
+// forget drops all names and stacks.
 func (w *Window) forget() {
 	w.names, w.threads = newInterned[Frame](), newInterned[Thread]()
 	w.stacks, w.numbers = nil, map[string]int32{}
 }
 
-// Clear gives up what was sampled until now.
+// Clear drops all samples.
 func (w *Window) Clear() {
 	w.parts = nil
 	w.forget()
 }
 
-// Add adds what was sampled since the last call, and gives up what is too old.
+// Add adds the samples since the last call, and drops samples older than the span.
 func (w *Window) Add(p record.Part) {
 	counts := w.count(p.Progress)
 	w.parts = append(w.parts, w.read(p, counts))
 	frames := 0
-	keep := len(w.parts) - 1 // the newest in any case
+	keep := len(w.parts) - 1 // always keep the newest
 	oldest := p.Begun.Add(p.Duration).Add(-w.span)
 	for ; keep >= 0; keep-- {
 		of := &w.parts[keep]
@@ -102,10 +102,10 @@ func (w *Window) Add(p record.Part) {
 	w.trim()
 }
 
-// Skip leaves out what was sampled since the last call of Add or Skip.
+// Skip ignores the samples since the last call of Add or Skip.
 func (w *Window) Skip(p record.Part) { w.count(p.Progress) }
 
-// count returns what has come since the last call.
+// count returns the counts since the last call.
 func (w *Window) count(now record.Progress) record.Progress {
 	before := w.last
 	w.last = now
@@ -116,7 +116,7 @@ func (w *Window) count(now record.Progress) record.Progress {
 	}
 }
 
-// trim gives up names and stacks, when most of them are of what is not kept any more.
+// trim drops unused names and stacks when they are the majority.
 func (w *Window) trim() {
 	const few = 1 << 14
 	if len(w.stacks) < few {
@@ -137,13 +137,13 @@ func (w *Window) trim() {
 	}
 }
 
-// read returns a part with its stacks.
+// read returns a part with its stacks, given the counts.
 func (w *Window) read(p record.Part, counts record.Progress) part {
 	out := part{Part: p, counts: counts, values: map[int32]int64{}}
 	if p.Profile == nil || len(p.Profile.SampleType) == 0 {
 		return out
 	}
-	value := len(p.Profile.SampleType) - 1 // CPU time; the one before may be a number of samples
+	value := len(p.Profile.SampleType) - 1 // CPU time; the value before it may be a number of samples
 	known := map[*profile.Location][]int32{}
 	for _, s := range p.Profile.Sample {
 		of := stack{frames: make([]int32, 0, len(s.Location)+1)}
@@ -181,7 +181,7 @@ func (w *Window) number(s stack) int32 {
 	return n
 }
 
-// location returns the functions at a place, outermost first.
+// location returns the functions at a location, outermost first.
 func (w *Window) location(l *profile.Location) (out []int32) {
 	binary := ""
 	if l.Mapping != nil {
@@ -202,7 +202,7 @@ func (w *Window) location(l *profile.Location) (out []int32) {
 	return out
 }
 
-// threadOf returns whom a sample is of.
+// threadOf returns the thread of a sample.
 func threadOf(s *profile.Sample, process string) Thread {
 	t := Thread{Process: process, PID: number(s, record.LabelPID), TID: number(s, record.LabelThreadID)}
 	if names := s.Label[record.LabelThread]; len(names) > 0 {
@@ -213,7 +213,7 @@ func threadOf(s *profile.Sample, process string) Thread {
 
 func number(s *profile.Sample, label string) int64 {
 	if texts := s.Label[label]; len(texts) > 0 {
-		n, _ := strconv.ParseInt(texts[0], 10, 64) // 0: not known
+		n, _ := strconv.ParseInt(texts[0], 10, 64) // 0 if unknown
 		return n
 	}
 	if numbers := s.NumLabel[label]; len(numbers) > 0 {
@@ -239,7 +239,7 @@ func (w *Window) totals() []counted {
 	return out
 }
 
-// seconds returns how long was sampled what is kept.
+// seconds returns the time covered by the kept samples.
 func (w *Window) seconds() (sum float64) {
 	for _, p := range w.parts {
 		sum += p.Duration.Seconds()
@@ -247,7 +247,7 @@ func (w *Window) seconds() (sum float64) {
 	return sum
 }
 
-// progress returns how many samples there were of what is kept, and how they went.
+// progress returns the counts of the kept samples.
 func (w *Window) progress() (out record.Progress) {
 	for _, p := range w.parts {
 		out.Samples += p.counts.Samples
@@ -259,7 +259,7 @@ func (w *Window) progress() (out record.Progress) {
 	return out
 }
 
-// Profile returns what is kept as one profile, nil without samples.
+// Profile returns the kept samples as one profile, nil if there are none.
 func (w *Window) Profile() (*profile.Profile, error) {
 	var all []*profile.Profile
 	for _, p := range w.parts {
@@ -282,7 +282,7 @@ func (w *Window) Profile() (*profile.Profile, error) {
 	return merged, nil
 }
 
-// interned gives numbers to values.
+// interned assigns numbers to values.
 type interned[T comparable] struct {
 	all     []T
 	numbers map[T]int32

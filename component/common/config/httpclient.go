@@ -1,5 +1,5 @@
-// Package config holds the arguments that many components share: those of an HTTP
-// client. Their names, defaults and checks are those of Grafana Agent and Alloy.
+// Package config holds the arguments that many components share, such as the HTTP client's. It uses the names, defaults
+// and checks of Grafana Agent and Alloy.
 package config
 
 import (
@@ -15,8 +15,7 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// HTTPClientConfig is Prometheus' configuration of an HTTP client, as River
-// writes it.
+// HTTPClientConfig is Prometheus' configuration of an HTTP client, as written in River.
 type HTTPClientConfig struct {
 	BasicAuth       *BasicAuth                     `river:"basic_auth,block,optional"`
 	Authorization   *Authorization                 `river:"authorization,block,optional"`
@@ -35,8 +34,7 @@ func (c *HTTPClientConfig) SetToDefault() {
 	*c = HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
 }
 
-// Validate looks for arguments that do not go together. River validates the blocks
-// inside c by themselves.
+// Validate checks for arguments that exclude each other. River validates the blocks inside c separately.
 func (c *HTTPClientConfig) Validate() error {
 	ways := 0
 	for _, configured := range []bool{
@@ -58,7 +56,7 @@ func (c *HTTPClientConfig) Validate() error {
 	return c.Proxy.Validate()
 }
 
-// Convert returns c as Prometheus' library takes it.
+// Convert returns c as Prometheus' library expects it.
 func (c *HTTPClientConfig) Convert() promconfig.HTTPClientConfig {
 	out := promconfig.HTTPClientConfig{
 		BearerToken:     promconfig.Secret(c.BearerToken),
@@ -177,7 +175,7 @@ func (o *OAuth2) convert() *promconfig.OAuth2 {
 	}
 }
 
-// ProxyConfig says through which proxy requests go.
+// ProxyConfig selects the proxy for requests.
 type ProxyConfig struct {
 	ProxyURL             URL                            `river:"proxy_url,attr,optional"`
 	NoProxy              string                         `river:"no_proxy,attr,optional"`
@@ -185,7 +183,7 @@ type ProxyConfig struct {
 	ProxyConnectHeader   map[string][]rivertypes.Secret `river:"proxy_connect_header,attr,optional"`
 }
 
-// Validate returns an error that names the arguments that do not go together.
+// Validate returns an error that names the arguments that exclude or require each other.
 func (p *ProxyConfig) Validate() error {
 	configured := p.ProxyURL.URL != nil && p.ProxyURL.String() != ""
 	switch {
@@ -270,7 +268,7 @@ func (v *TLSVersion) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// TLSConfig says how a TLS client trusts and identifies itself.
+// TLSConfig says how a TLS client verifies the server and identifies itself.
 type TLSConfig struct {
 	CA                 string            `river:"ca_pem,attr,optional"`
 	CAFile             string            `river:"ca_file,attr,optional"`
@@ -312,8 +310,7 @@ func (t *TLSConfig) convert() promconfig.TLSConfig {
 	}
 }
 
-// CheckHeaderName returns an error about argument if name is not the name of an
-// HTTP header.
+// CheckHeaderName returns an error about argument if name is not a valid HTTP header name.
 func CheckHeaderName(argument, name string) error {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return component.Refuse(argument, "has %q, which is not the name of an HTTP header", name)

@@ -10,8 +10,8 @@ import (
 var urlPassword = regexp.MustCompile(
 	`([A-Za-z][A-Za-z0-9+.-]*://(?:[^\s/?#"@:\\]|\\u00[0-9a-fA-F]{2})*:)(?:[^\s/?#"\\]|\\u00[0-9a-fA-F]{2})+@`)
 
-// HidePasswords returns text, which may be JSON, with "xxxxx" in the place of every
-// password in a URL, as url.URL.Redacted does it. Text without any is returned as it is.
+// HidePasswords returns text, which may be JSON, with "xxxxx" in the place of every password in a URL, like
+// url.URL.Redacted. It returns text without passwords unchanged.
 func HidePasswords(text []byte) []byte {
 	if !bytes.Contains(text, []byte("://")) || !bytes.ContainsRune(text, '@') {
 		return text

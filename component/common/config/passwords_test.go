@@ -23,8 +23,7 @@ func TestHidePasswords(t *testing.T) {
 	}
 }
 
-// FuzzHidePasswords: what is shown of a URL, as it is and in JSON, does not depend on its
-// password.
+// FuzzHidePasswords: the shown form of a URL, plain and in JSON, does not depend on its password.
 func FuzzHidePasswords(f *testing.F) {
 	f.Add("me", "secret")
 	f.Add("", `"<&>\`)

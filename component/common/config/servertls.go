@@ -12,14 +12,13 @@ import (
 	"github.com/go-kit/log/level"
 )
 
-// ServerTLS is what a server that speaks TLS needs. A PEM text and the file with it
-// exclude each other.
+// ServerTLS configures a TLS server. A PEM text and the file that holds it exclude each other.
 type ServerTLS struct {
 	Cert, CertFile         string
 	Key, KeyFile           string
 	ClientCA, ClientCAFile string
 	ClientAuth             tls.ClientAuthType
-	MinVersion, MaxVersion uint16 // 0: as crypto/tls does by default; the lists as well
+	MinVersion, MaxVersion uint16 // 0: crypto/tls's default, also for an empty CipherSuites
 	CipherSuites           []uint16
 	CurvePreferences       []tls.CurveID
 }
@@ -115,8 +114,7 @@ func textOrFile(name, text, path string) ([]byte, error) {
 	return content, nil
 }
 
-// ClientAuth is how a server asks for a client's certificate. The empty name is
-// NoClientCert.
+// ClientAuth is the policy for client certificates. The empty name means NoClientCert.
 type ClientAuth string
 
 var clientAuths = map[ClientAuth]tls.ClientAuthType{

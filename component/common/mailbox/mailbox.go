@@ -20,7 +20,7 @@ type Mailbox[T any] struct {
 // New returns an empty Mailbox.
 func New[T any]() *Mailbox[T] { return &Mailbox[T]{ch: make(chan T, 1)} }
 
-// Send puts v in the place of what has not been received yet.
+// Send stores v and replaces a value that has not been received yet.
 func (m *Mailbox[T]) Send(v T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -28,7 +28,7 @@ func (m *Mailbox[T]) Send(v T) {
 	case <-m.ch:
 	default:
 	}
-	m.ch <- v // there is room: only senders fill it, and this is the only one now
+	m.ch <- v // there is room: only senders fill it, and this is the only sender now
 }
 
 // Receive returns the channel on which the newest value waits. It is never closed.
@@ -45,8 +45,8 @@ func (m *Mailbox[T]) Update(args any) error {
 	return nil
 }
 
-// Turns yields the newest value as soon as it is there, with fresh set, and again
-// at every interval of it, until ctx is done.
+// Turns yields the newest value, with fresh set, as soon as it arrives, and yields it again after every
+// interval(value), until ctx is done.
 func (m *Mailbox[T]) Turns(ctx context.Context, interval func(T) time.Duration) iter.Seq2[T, bool] {
 	return func(yield func(value T, fresh bool) bool) {
 		var value T

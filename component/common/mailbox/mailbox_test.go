@@ -12,7 +12,7 @@ import (
 
 func TestNewestWins(t *testing.T) {
 	m := New[int]()
-	for i := range 1000 { // more than any buffer; nobody receives
+	for i := range 1000 { // more than any buffer, without a receiver
 		m.Send(i)
 	}
 	require.Equal(t, 999, <-m.Receive())

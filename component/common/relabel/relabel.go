@@ -1,6 +1,5 @@
-// Package relabel holds Prometheus' relabeling rules as River writes them. Names,
-// defaults and checks are those of Grafana Agent and Alloy; the work is done by
-// Prometheus' library.
+// Package relabel holds Prometheus' relabeling rules as written in River. It uses the names, defaults and checks of
+// Grafana Agent and Alloy; Prometheus' library applies the rules.
 package relabel
 
 import (
@@ -23,7 +22,7 @@ type Config struct {
 	Action       Action   `river:"action,attr,optional"`
 }
 
-// Rules are applied in their order. They can be exported: River keeps them whole.
+// Rules are applied in order. Components can export them: River passes them on whole.
 type Rules []*Config
 
 // RiverCapsule marks Rules as a value that River passes on without looking inside.
@@ -52,7 +51,7 @@ func (c *Config) convert() *relabel.Config {
 	return out
 }
 
-// String describes the rule in a few words, for people.
+// String describes the rule in a few words for a reader.
 func (c *Config) String() string {
 	words := []string{string(c.Action)}
 	if len(c.SourceLabels) > 0 {
@@ -67,7 +66,7 @@ func (c *Config) String() string {
 	return strings.Join(words, " ")
 }
 
-// Action is what a rule does.
+// Action is a rule's action.
 type Action string
 
 // MarshalText implements encoding.TextMarshaler.
@@ -91,8 +90,7 @@ func (a *Action) UnmarshalText(text []byte) error {
 // by its pointer.
 const defaultRegexp = "(.*)"
 
-// Regexp is a regular expression that must match a whole text; "." matches line
-// ends too.
+// Regexp is a regular expression that must match the whole text; "." also matches line ends.
 type Regexp struct{ relabel.Regexp }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -112,11 +110,10 @@ func (r *Regexp) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Program is a set of rules ready to be applied. It is immutable and safe for
-// concurrent use. The zero value changes nothing.
+// Program is a compiled set of rules. It is immutable and safe for concurrent use. The zero value changes no labels.
 type Program struct{ rules []*relabel.Config }
 
-// Compile returns rules, which have been validated, ready to be applied.
+// Compile compiles rules that have been validated.
 func Compile(rules Rules) Program {
 	p := Program{rules: make([]*relabel.Config, 0, len(rules))}
 	for _, rule := range rules {
@@ -125,8 +122,7 @@ func Compile(rules Rules) Program {
 	return p
 }
 
-// Labels applies the rules. droppedBy is the index of the rule that drops the
-// labels, or -1 if none does.
+// Labels applies the rules. droppedBy is the index of the rule that drops the labels, or -1 if no rule drops them.
 func (p Program) Labels(in labels.Labels) (out labels.Labels, droppedBy int) {
 	builder := labels.NewBuilder(in)
 	for i, rule := range p.rules {

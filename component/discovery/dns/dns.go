@@ -1,5 +1,4 @@
-// Package dns is the component discovery.dns: targets from DNS records, asked for
-// by Prometheus' discoverer.
+// Package dns is the component discovery.dns: targets from DNS records, which Prometheus' discoverer looks up.
 package dns
 
 import (
@@ -24,7 +23,7 @@ type Arguments struct {
 	Names           []string      `river:"names,attr"`
 	RefreshInterval time.Duration `river:"refresh_interval,attr,optional"`
 	Type            string        `river:"type,attr,optional"` // SRV, A, AAAA, MX or NS
-	Port            int           `river:"port,attr,optional"` // of the targets; SRV records have their own
+	Port            int           `river:"port,attr,optional"` // of the targets; SRV records contain their own
 }
 
 // SetToDefault implements river.Defaulter.

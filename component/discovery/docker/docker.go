@@ -1,6 +1,5 @@
-// Package docker is the components discovery.docker, the containers of a Docker
-// engine, and discovery.dockerswarm, the services, tasks or nodes of a swarm, both
-// found by Prometheus' discoverers.
+// Package docker holds the components discovery.docker, which finds the containers of a Docker engine, and
+// discovery.dockerswarm, which finds the services, tasks or nodes of a swarm. Prometheus' discoverers do the work.
 package docker
 
 import (
@@ -24,7 +23,7 @@ func Registration() component.Registration { return discovery.Registration(Name,
 // Arguments configure discovery.docker.
 type Arguments struct {
 	Host               string        `river:"host,attr"`
-	Port               int           `river:"port,attr,optional"` // of targets that publish none
+	Port               int           `river:"port,attr,optional"` // of targets that publish no port
 	HostNetworkingHost string        `river:"host_networking_host,attr,optional"`
 	RefreshInterval    time.Duration `river:"refresh_interval,attr,optional"`
 	// one target per container, not one per network
@@ -33,7 +32,7 @@ type Arguments struct {
 	HTTPClient        config.HTTPClientConfig `river:",squash"`
 }
 
-// Filter is a filter of Docker's API: it keeps what has one of the values.
+// Filter is a filter of Docker's API: it keeps objects that have one of the values.
 type Filter struct {
 	Name   string   `river:"name,attr"`
 	Values []string `river:"values,attr"`
@@ -50,7 +49,7 @@ func (a *Arguments) Validate() error {
 	return check(a.Host, a.RefreshInterval, a.HTTPClient)
 }
 
-// check checks the arguments that both components have.
+// check checks the arguments that both components share.
 func check(host string, refreshInterval time.Duration, client config.HTTPClientConfig) error {
 	if err := discovery.CheckHost(host); err != nil {
 		return err

@@ -24,7 +24,7 @@ func SwarmRegistration() component.Registration {
 type SwarmArguments struct {
 	Host            string                  `river:"host,attr"`
 	Role            string                  `river:"role,attr"`          // services, tasks or nodes
-	Port            int                     `river:"port,attr,optional"` // of targets that publish none
+	Port            int                     `river:"port,attr,optional"` // of targets that publish no port
 	RefreshInterval time.Duration           `river:"refresh_interval,attr,optional"`
 	Filters         []Filter                `river:"filter,block,optional"`
 	HTTPClient      config.HTTPClientConfig `river:",squash"`

@@ -1,5 +1,4 @@
-// Package file is the component discovery.file: targets from JSON and YAML files,
-// read by Prometheus' discoverer.
+// Package file is the component discovery.file: targets from JSON and YAML files, which Prometheus' discoverer reads.
 package file
 
 import (

@@ -1,5 +1,5 @@
-// Package http is the component discovery.http: targets that a web server lists
-// as JSON, read by Prometheus' discoverer.
+// Package http is the component discovery.http: targets that a web server lists as JSON, fetched by Prometheus'
+// discoverer.
 package http
 
 import (

@@ -17,23 +17,23 @@ import (
 	"github.com/prometheus/prometheus/discovery/targetgroup"
 )
 
-// Prometheus' discoverer leaves errors of its requests to the Kubernetes client, whose
-// one logger for the whole process does not say which discoverer an error is about.
-// But the client adds one to a counter of the component right before. So an error in
-// that logger belongs to a discoverer whose counter has gone up since its last error.
+// Prometheus' discoverer leaves the errors of its requests to the Kubernetes client. The client has one logger for the
+// whole process, and an error there does not say which discoverer it belongs to. But right before it logs, the client
+// increments a counter of the discoverer's component. So an error in that logger belongs to a discoverer whose counter
+// has risen since its last error.
 //
-// The client does not count a refused connection, and logs it only at a higher level
-// of detail. That error names the server, and belongs to all components that use it.
+// The client does not count a refused connection, and logs it only at a more detailed level. That error names the
+// server, and belongs to all components that use the server.
 
-// calm is the time without a failed request after which all is well again, if no
-// targets come to show it. The client waits for at most a minute between two attempts.
+// calm is the time without a failed request after which the component is healthy again, unless new targets show that
+// earlier. The client waits for at most a minute between two attempts.
 const calm = 2 * time.Minute
 
-// stale is how long an error may come after its count. Not every count has an error:
-// the client does not log that a watch has expired.
+// stale is the longest time between a count and its error. Some counts have no error: the client does not log that a
+// watch has expired.
 const stale = 2 * time.Second
 
-// config is Prometheus' configuration, with an eye on what fails.
+// config is Prometheus' configuration; its discoverer also reports failed requests.
 type config struct {
 	*kubernetes.SDConfig
 	calm time.Duration
@@ -58,14 +58,13 @@ func (c config) NewDiscoverer(o promdiscovery.DiscovererOptions) (promdiscovery.
 	return &discoverer{Discoverer: d, failures: m.failures, logger: o.Logger, calm: c.calm, server: host(c.SDConfig)}, nil
 }
 
-// metrics are a discoverer's metrics, with the counter of failed requests once they
-// are registered.
+// metrics are a discoverer's metrics, and the counter of failed requests once it is registered.
 type metrics struct {
 	promdiscovery.DiscovererMetrics
-	failures prometheus.Counter // nil before
+	failures prometheus.Counter // nil before it is registered
 }
 
-// finder finds that counter among the metrics that are registered.
+// finder finds the counter of failed requests among the metrics that are registered.
 type finder struct {
 	prometheus.Registerer
 	into *metrics
@@ -83,7 +82,7 @@ func (f finder) Register(c prometheus.Collector) error {
 	return f.Registerer.Register(c)
 }
 
-// discoverer is a discoverer whose failed requests are errors of its logger.
+// discoverer wraps a discoverer and attributes errors of the Kubernetes client to it.
 type discoverer struct {
 	promdiscovery.Discoverer
 	failures prometheus.Counter
@@ -92,9 +91,9 @@ type discoverer struct {
 	server   string // host and port of the API server, "" if they are not in the configuration
 
 	mu     sync.Mutex
-	seen   float64   // of the failures, those that are dealt with
-	before float64   // failures one look before
-	last   time.Time // of the errors; zero: none, or all is well again
+	seen   float64   // the number of failures that are dealt with
+	before float64   // the number of failures at the previous look
+	last   time.Time // time of the last error; zero if there was none, or after recovery
 }
 
 // Run implements discovery.Discoverer.
@@ -118,8 +117,7 @@ func (d *discoverer) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 	d.Discoverer.Run(ctx, up)
 }
 
-// look forgets counts without an error, and says when all is well again: an empty
-// list of changed groups.
+// look forgets counts without an error, and reports a recovery by sending an empty list of changed groups.
 func (d *discoverer) look(ctx context.Context, up chan<- []*targetgroup.Group) {
 	ticker := time.NewTicker(min(stale, d.calm/2))
 	defer ticker.Stop()
@@ -140,7 +138,7 @@ func (d *discoverer) look(ctx context.Context, up chan<- []*targetgroup.Group) {
 	}
 }
 
-// recovered reports whether nothing has failed for long enough after a failure.
+// recovered reports whether no request has failed for the calm time after a failure.
 func (d *discoverer) recovered() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -161,7 +159,7 @@ func (d *discoverer) count() float64 {
 	return m.GetCounter().GetValue()
 }
 
-// claim reports whether one of its requests has failed for a reason not known yet.
+// claim reports whether a request of this discoverer has failed and that failure has not been claimed yet.
 func (d *discoverer) claim() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,7 +208,7 @@ func (r *discoverers) owner() *slog.Logger {
 	return nil
 }
 
-// visitors returns the loggers of those that talk to a server.
+// visitors returns the loggers of the discoverers that talk to a server.
 func (r *discoverers) visitors(server string) []*slog.Logger {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,9 +240,9 @@ func host(c *kubernetes.SDConfig) string {
 // refused.
 const verbosity = 4
 
-// sorter is the handler of the client's log: an error goes to the discoverer that
-// it belongs to, everything else to the logger it was made with. Of the more detailed
-// records it uses only those about refused connections.
+// sorter is the handler of the client's log. It passes an error to the discoverer that the error belongs to, and every
+// other record to the logger that it was made with. Of the more detailed records it uses only reports of refused
+// connections.
 type sorter struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -269,7 +267,7 @@ func (s sorter) Handle(ctx context.Context, r slog.Record) error {
 	return s.Handler.Handle(ctx, r)
 }
 
-// unreachable returns the server that has refused a connection, according to a record.
+// unreachable returns the server that refused a connection, according to a log record.
 func unreachable(r slog.Record) (server string, ok bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, _ := a.Value.Any().(error)

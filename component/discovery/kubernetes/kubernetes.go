@@ -1,5 +1,5 @@
-// Package kubernetes is the component discovery.kubernetes: the pods, nodes,
-// services, endpoints or ingresses of a cluster, found by Prometheus' discoverer.
+// Package kubernetes is the component discovery.kubernetes: the pods, nodes, services, endpoints or ingresses of a
+// cluster. Prometheus' discoverer finds them.
 package kubernetes
 
 import (
@@ -22,14 +22,13 @@ import (
 // Name is the component's name in River.
 const Name = "discovery.kubernetes"
 
-// logOnce: the Kubernetes client has one logger for the whole process, and may not
-// be given another while it works.
+// logOnce guards the Kubernetes client's logger: there is one for the whole process, and it must not be replaced while
+// the client works.
 var logOnce sync.Once
 
-// Registration returns what a host needs to offer the component. What the
-// Kubernetes client logs goes to the logger of the first one that is built,
-// instead of to standard error; but an error goes to the component whose request
-// has failed, and into its health.
+// Registration returns what a host needs to offer the component. The Kubernetes client logs to the logger of the first
+// component that is built, instead of to standard error; but an error goes to the component whose request has failed,
+// and into its health.
 func Registration() component.Registration {
 	r := discovery.Registration(Name, convert)
 	build := r.Build
@@ -44,12 +43,12 @@ func Registration() component.Registration {
 func logTo(logger log.Logger) {
 	var flags flag.FlagSet
 	klog.InitFlags(&flags)
-	_ = flags.Set("v", strconv.Itoa(verbosity)) // fails only for what is no number
+	_ = flags.Set("v", strconv.Itoa(verbosity)) // fails only for a value that is not a number
 	klog.SetSlogLogger(slog.New(sorter{discovery.NewLogger(logger).Handler()}))
 }
 
-// Arguments configure discovery.kubernetes. Without api_server and
-// kubeconfig_file it talks to the cluster in whose pod it runs.
+// Arguments configure discovery.kubernetes. Without api_server and kubeconfig_file it talks to the cluster of the pod
+// that it runs in.
 type Arguments struct {
 	APIServer commonconfig.URL `river:"api_server,attr,optional"`
 	// node, pod, service, endpoints, endpointslice or ingress
@@ -61,9 +60,9 @@ type Arguments struct {
 	HTTPClient     commonconfig.HTTPClientConfig `river:",squash"`
 }
 
-// Namespaces limit what is found. Without any, all namespaces are searched.
+// Namespaces limit the search. If none is given, all namespaces are searched.
 type Namespaces struct {
-	Own   bool     `river:"own_namespace,attr,optional"` // the one of the pod in which it runs
+	Own   bool     `river:"own_namespace,attr,optional"` // the namespace of the pod that the component runs in
 	Names []string `river:"names,attr,optional"`
 }
 
@@ -118,7 +117,7 @@ func convert(a Arguments) (promdiscovery.Config, error) {
 	return config{out, calm}, discovery.Check(out)
 }
 
-// checkRole looks at the role, which Prometheus' library checks when it reads YAML.
+// checkRole checks the role as Prometheus' library does when it reads YAML.
 func checkRole(name string) error {
 	var role kubernetes.Role
 	err := role.UnmarshalYAML(func(into any) error {

@@ -13,7 +13,7 @@ type Arguments struct {
 	Discover        Discover           `river:"discover_config,block,optional"`
 }
 
-// Discover says which labels are found out about each process.
+// Discover selects the labels of each process.
 type Discover struct {
 	Exe         bool `river:"exe,attr,optional"`
 	Cwd         bool `river:"cwd,attr,optional"`

@@ -8,10 +8,9 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// join merges processes with the targets of their containers, whose labels win.
-// The result has the containers' targets too, for processes that begin before the
-// next refresh; pyroscope.ebpf prefers a process's own target. Targets that name
-// no container are passed on as they are.
+// join merges processes with the targets of their containers, whose labels take precedence. The result also contains
+// the containers' targets, for processes that start before the next refresh; pyroscope.ebpf prefers a process's own
+// target. Targets without a container ID are passed on unchanged.
 func join(processes, containers []discovery.Target) []discovery.Target {
 	joined := make([]discovery.Target, 0, len(processes)+len(containers))
 	byID := make(map[string]discovery.Target, len(containers))
@@ -28,13 +27,13 @@ func join(processes, containers []discovery.Target) []discovery.Target {
 	for _, c := range containers {
 		if id, _ := target.ContainerID(c); id != "" && sameTarget(byID[id], c) {
 			joined = append(joined, c)
-			delete(byID, id) // one of equal ones is enough
+			delete(byID, id) // add equal targets only once
 		}
 	}
 	return joined
 }
 
-// withContainer returns a process with the labels of the innermost of its containers that byID has.
+// withContainer returns a process with the labels of its innermost container that is in byID.
 func withContainer(p discovery.Target, byID map[string]discovery.Target) discovery.Target {
 	for _, id := range append([]string{p[target.LabelContainerID]}, strings.Split(p[labelOuterContainers], ",")...) {
 		if c, found := byID[id]; found {

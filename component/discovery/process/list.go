@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// Labels of a process. Those that would be empty are left out.
+// Labels of a process. Labels with an empty value are left out.
 const (
 	labelExe         = "__meta_process_exe"
 	labelCwd         = "__meta_process_cwd"
@@ -32,7 +32,7 @@ type lister struct {
 	cgroups *procfs.Cgroups
 	logger  log.Logger
 	users   map[uint32]string
-	refused map[string]bool // what was not allowed, and logged once
+	refused map[string]bool // kinds of files whose reading was refused and logged once
 }
 
 func newLister(fs procfs.FS, logger log.Logger) *lister {
@@ -44,9 +44,8 @@ func newLister(fs procfs.FS, logger log.Logger) *lister {
 
 func (l *lister) close() { _ = l.cgroups.Close() }
 
-// list returns a target for each process about which everything wanted can be
-// found out. Kernel threads, which have no executable, are left out while exe is
-// wanted. refresh is how often a list is made.
+// list returns a target for each process for which all wanted labels can be read. Kernel threads, which have no
+// executable, are left out while exe is wanted. refresh is the time between two lists.
 func (l *lister) list(wanted Discover, refresh time.Duration) ([]discovery.Target, error) {
 	pids, err := l.fs.PIDs()
 	if err != nil {
@@ -66,8 +65,8 @@ func (l *lister) list(wanted Discover, refresh time.Duration) ([]discovery.Targe
 	return targets, nil
 }
 
-// logRefused logs what cannot be read, once for each kind of thing: there is one
-// per process and interval.
+// logRefused logs a file that cannot be read, once for each kind of file: otherwise it would log one line per process
+// and interval.
 func (l *lister) logRefused(pid uint32, err error) {
 	kind := "process"
 	if i := strings.LastIndexByte(err.Error(), '/'); i >= 0 {
@@ -123,8 +122,8 @@ func (l *lister) uid(pid uint32) (string, error) {
 	return strconv.FormatUint(uint64(id), 10), err
 }
 
-// username returns the name of the user as this host knows it, or the user ID of
-// one that it does not know, such as most users in containers.
+// username returns the user's name as this host knows it, or the user ID of an unknown user, such as most users in
+// containers.
 func (l *lister) username(pid uint32) (string, error) {
 	id, err := l.fs.UID(pid)
 	if err != nil {
@@ -153,8 +152,8 @@ func (l *lister) outerContainers(pid uint32) (string, error) {
 	return strings.Join(ids[min(1, len(ids)):], ","), err
 }
 
-// cgroupPath returns the paths of all hierarchies in the order of the kernel,
-// joined with "|". With cgroup v2 there is one.
+// cgroupPath returns the paths of all hierarchies in the order of the kernel, joined with "|". With cgroup v2 there is
+// one path.
 func (l *lister) cgroupPath(pid uint32) (string, error) {
 	lines, err := l.cgroups.Cgroup(pid)
 	if err != nil {

@@ -44,8 +44,7 @@ func newComponent(opts component.Options, args Arguments, fs procfs.FS) *Compone
 // Update implements component.Component.
 func (c *Component) Update(args component.Arguments) error { return c.updates.Update(args) }
 
-// Run implements component.Component. A list that cannot be made is made again
-// after the next interval.
+// Run implements component.Component. After a failure it tries again at the next interval.
 func (c *Component) Run(ctx context.Context) error {
 	lister := newLister(c.fs, c.opts.Logger)
 	defer lister.close()

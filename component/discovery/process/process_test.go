@@ -25,7 +25,7 @@ const (
 	idB = "b123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
-// stat is /proc/PID/stat of a process that began 77 ticks after its host, and whose addresses are not shown.
+// stat is /proc/PID/stat of a process that started 77 ticks after its host, and whose addresses are hidden.
 const stat = "7 (prog) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 77 1 1 1 1 1 0 0 0"
 
 // fakeProc makes a proc file system of one process.

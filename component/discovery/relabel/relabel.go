@@ -1,5 +1,5 @@
-// Package relabel is the component discovery.relabel: it changes the labels of
-// targets and drops some of them, by Prometheus' relabeling rules.
+// Package relabel is the component discovery.relabel: it applies Prometheus' relabeling rules to targets, which change
+// labels and drop targets.
 package relabel
 
 import (
@@ -30,7 +30,7 @@ type Arguments struct {
 	Rules   []*relabel.Config  `river:"rule,block,optional"`
 }
 
-// Exports is what discovery.relabel offers to others.
+// Exports are the values of discovery.relabel that other components can refer to.
 type Exports struct {
 	Output []discovery.Target `river:"output,attr"`
 	Rules  relabel.Rules      `river:"rules,attr"`
@@ -46,9 +46,9 @@ type Component struct {
 	dropped []Dropped
 }
 
-// Dropped is a target that a rule has dropped.
+// Dropped is a target that a rule drops.
 type Dropped struct {
-	Labels map[string]string // as they came in
+	Labels map[string]string // before the rules are applied
 	Rule   int               // from 1, in the order of the configuration
 	Text   string            // the rule in a few words
 }
@@ -90,7 +90,7 @@ func (c *Component) Update(args component.Arguments) error {
 	return nil
 }
 
-// Dropped returns the targets that the rules drop now.
+// Dropped returns the targets that the rules currently drop.
 func (c *Component) Dropped() []Dropped {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,10 +101,10 @@ func (c *Component) Dropped() []Dropped {
 type DebugInfo struct {
 	Kept    int            `river:"targets_kept,attr"`
 	Dropped int            `river:"targets_dropped,attr"`
-	Targets []DebugDropped `river:"dropped,block,optional"` // the first of them
+	Targets []DebugDropped `river:"dropped,block,optional"` // the first maxShown
 }
 
-// DebugDropped is a target that a rule has dropped.
+// DebugDropped is a target that a rule drops.
 type DebugDropped struct {
 	Rule   int               `river:"rule,attr"`
 	Text   string            `river:"does,attr"`
@@ -123,7 +123,7 @@ func (c *Component) DebugInfo() interface{} {
 	return info
 }
 
-// String describes what was dropped and why.
+// String describes the dropped target and the rule.
 func (d Dropped) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rule %d (%s) dropped {", d.Rule, d.Text)

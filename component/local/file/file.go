@@ -31,7 +31,7 @@ type Arguments struct {
 	IsSecret      bool          `river:"is_secret,attr,optional"`
 }
 
-// Exports is what local.file offers to others.
+// Exports are the values of local.file that other components can refer to.
 type Exports struct {
 	Content rivertypes.OptionalSecret `river:"content,attr"`
 }
@@ -39,8 +39,8 @@ type Exports struct {
 // Detector is a way to notice that a file has changed.
 type Detector string
 
-// Ways to notice a change: by the kernel's notifications, with a look every
-// poll_frequency in case one is missed, or by that look alone.
+// Ways to notice a change: kernel notifications, plus a check every poll_frequency in case one is missed; or only that
+// check.
 const (
 	DetectorFSNotify Detector = "fsnotify"
 	DetectorPoll     Detector = "poll"
@@ -79,7 +79,7 @@ type Component struct {
 	opts    component.Options
 	updates *mailbox.Mailbox[Arguments]
 
-	mu   sync.Mutex // held while the file is read and exported, so that no older content comes last
+	mu   sync.Mutex // held while the file is read and exported, so that older content is never exported last
 	args Arguments
 	last *Exports
 }
@@ -141,8 +141,7 @@ func readFile(name string) ([]byte, error) {
 	return content, err
 }
 
-// Run implements component.Component. While the file cannot be read, its last
-// content stays exported.
+// Run implements component.Component. While the file cannot be read, its previous content stays exported.
 func (c *Component) Run(ctx context.Context) error {
 	w := &watch{logger: c.opts.Logger}
 	defer func() { w.close() }()
@@ -169,6 +168,6 @@ func (c *Component) Run(ctx context.Context) error {
 	}
 }
 
-// folderOf returns the folder that is watched: editors and Kubernetes replace files
-// instead of writing them, which a watch of the file itself does not notice.
+// folderOf returns the folder to watch: editors and Kubernetes replace files instead of writing them, and a watch of
+// the file itself does not notice a replacement.
 func folderOf(filename string) string { return filepath.Dir(filename) }

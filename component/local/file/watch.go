@@ -6,14 +6,14 @@ import (
 	"github.com/go-kit/log/level"
 )
 
-// watch notices changes in the folder of a file. Without a watcher it never does.
+// watch notices changes in the folder of a file. Without a watcher it never reports a change.
 type watch struct {
 	folder  string
 	watcher *fsnotify.Watcher
 	logger  log.Logger
 }
 
-// newWatch watches as the arguments want. If it cannot, polling must do.
+// newWatch starts a watch if the arguments ask for one. If it cannot, only polling notices changes.
 func newWatch(args Arguments, logger log.Logger) *watch {
 	w := &watch{folder: folderOf(args.Filename), logger: logger}
 	if args.Detector != DetectorFSNotify {
@@ -34,7 +34,7 @@ func newWatch(args Arguments, logger log.Logger) *watch {
 	return w
 }
 
-// changed returns a channel that receives when something in the folder has changed.
+// changed returns a channel that receives an event when a file in the folder has changed.
 func (w *watch) changed() <-chan fsnotify.Event {
 	if w.watcher == nil {
 		return nil
@@ -42,7 +42,7 @@ func (w *watch) changed() <-chan fsnotify.Event {
 	return w.watcher.Events
 }
 
-// renew watches the folder that now has the name.
+// renew watches the folder that has the name now.
 func (w *watch) renew() {
 	if w.watcher == nil {
 		return
@@ -55,6 +55,6 @@ func (w *watch) renew() {
 
 func (w *watch) close() {
 	if w.watcher != nil {
-		_ = w.watcher.Close() // ends the watch whatever it returns
+		_ = w.watcher.Close() // ends the watch even if it returns an error
 	}
 }

@@ -23,8 +23,8 @@ import (
 // Name is the component's name in River.
 const Name = "local.file_match"
 
-// Labels of a target that hold patterns. The output has one target per file, with
-// the file's path in the first and all other labels as they were.
+// Labels of an input target that hold patterns. The output has one target per file, with the file's path in the label
+// __path__ and all other labels unchanged.
 const (
 	labelPath    = "__path__"
 	labelExclude = "__path_exclude__"
@@ -44,8 +44,7 @@ type Arguments struct {
 	PathTargets []discovery.Target `river:"path_targets,attr"`
 	SyncPeriod  time.Duration      `river:"sync_period,attr,optional"`
 
-	// IgnoreOlderThan leaves out files that have not been written to for so long. 0 is
-	// for ever.
+	// IgnoreOlderThan leaves out files that were last written longer ago than this. 0 leaves out no files.
 	IgnoreOlderThan time.Duration `river:"ignore_older_than,attr,optional"`
 }
 
@@ -92,8 +91,8 @@ func (c *Component) Run(ctx context.Context) error {
 	return nil
 }
 
-// match returns a target for each file that a pattern matches, sorted by path. Unless
-// oldest is 0, it leaves out files that were written to longer ago than that.
+// match returns a target for each file that a pattern matches, sorted by path. Unless oldest is 0, it leaves out files
+// that were last written longer ago than oldest.
 func match(patterns []discovery.Target, oldest time.Duration) ([]discovery.Target, error) {
 	found := []discovery.Target{}
 	var errs []error
@@ -119,8 +118,7 @@ func match(patterns []discovery.Target, oldest time.Duration) ([]discovery.Targe
 	return found, errors.Join(errs...)
 }
 
-// older reports whether a file was last written to longer ago than limit, or has
-// gone.
+// older reports whether a file was last written longer ago than limit, or no longer exists.
 func older(file string, limit time.Duration) bool {
 	info, err := os.Stat(file)
 	return err != nil || time.Since(info.ModTime()) > limit

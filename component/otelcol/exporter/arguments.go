@@ -1,6 +1,5 @@
-// Package exporter is otelcol.exporter.otlphttp and otelcol.exporter.otlp: they
-// send the spans of the tracing block to an OpenTelemetry collector, over HTTP or
-// gRPC, through the OpenTelemetry SDK's exporters.
+// Package exporter holds the components otelcol.exporter.otlphttp and otelcol.exporter.otlp: they send the spans of the
+// tracing block to an OpenTelemetry collector, over HTTP or gRPC, through the OpenTelemetry SDK's exporters.
 package exporter
 
 import (
@@ -20,14 +19,14 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 )
 
-// HTTPArguments are those of otelcol.exporter.otlphttp.
+// HTTPArguments are the arguments of otelcol.exporter.otlphttp.
 type HTTPArguments struct {
 	Client         Client `river:"client,block"`
 	TracesEndpoint string `river:"traces_endpoint,attr,optional"` // instead of the client's endpoint with /v1/traces
 	Retry          Retry  `river:"retry_on_failure,block,optional"`
 
-	// These are accepted because the Agent and Alloy have them, and do nothing:
-	// there are only spans here, and the tracing block queues them.
+	// These are accepted because the Agent and Alloy have them, but have no effect: there are only spans here, and the
+	// tracing block queues them.
 	MetricsEndpoint string         `river:"metrics_endpoint,attr,optional"`
 	LogsEndpoint    string         `river:"logs_endpoint,attr,optional"`
 	Encoding        string         `river:"encoding,attr,optional"`
@@ -35,18 +34,18 @@ type HTTPArguments struct {
 	DebugMetrics    map[string]any `river:"debug_metrics,block,optional"`
 }
 
-// GRPCArguments are those of otelcol.exporter.otlp.
+// GRPCArguments are the arguments of otelcol.exporter.otlp.
 type GRPCArguments struct {
 	Client  Client        `river:"client,block"`
 	Timeout time.Duration `river:"timeout,attr,optional"`
 	Retry   Retry         `river:"retry_on_failure,block,optional"`
 
-	// See HTTPArguments.
+	// Accepted without effect, see HTTPArguments.
 	Queue        queue          `river:"sending_queue,block,optional"`
 	DebugMetrics map[string]any `river:"debug_metrics,block,optional"`
 }
 
-// queue is accepted, see HTTPArguments.
+// queue is accepted without effect, see HTTPArguments.
 type queue struct {
 	Enabled         any            `river:"enabled,attr,optional"`
 	NumConsumers    any            `river:"num_consumers,attr,optional"`
@@ -63,10 +62,10 @@ type Client struct {
 	Compression string            `river:"compression,attr,optional"`
 	Headers     map[string]string `river:"headers,attr,optional"`
 	Timeout     time.Duration     `river:"timeout,attr,optional"`
-	ProxyURL    config.URL        `river:"proxy_url,attr,optional"` // of otlphttp
+	ProxyURL    config.URL        `river:"proxy_url,attr,optional"` // only for otlphttp
 	TLS         TLS               `river:"tls,block,optional"`
 
-	// These are accepted and do nothing: the SDK's exporter chooses for itself.
+	// These are accepted without effect: the SDK's exporter chooses its own values.
 	ReadBufferSize      any            `river:"read_buffer_size,attr,optional"`
 	WriteBufferSize     any            `river:"write_buffer_size,attr,optional"`
 	MaxIdleConns        *int           `river:"max_idle_conns,attr,optional"`
@@ -85,9 +84,9 @@ type Client struct {
 	Keepalive           map[string]any `river:"keepalive,block,optional"`
 }
 
-// TLS says how to trust the collector, and with which certificate to come.
+// TLS says how to verify the collector, and which certificate to present.
 type TLS struct {
-	Insecure           bool              `river:"insecure,attr,optional"` // gRPC without TLS; for HTTP the URL says so
+	Insecure           bool              `river:"insecure,attr,optional"` // gRPC without TLS; HTTP follows the URL
 	InsecureSkipVerify bool              `river:"insecure_skip_verify,attr,optional"`
 	ServerName         string            `river:"server_name,attr,optional"`
 	CA                 string            `river:"ca_pem,attr,optional"`
@@ -99,23 +98,23 @@ type TLS struct {
 	MinVersion         tlsVersion        `river:"min_version,attr,optional"` // 1.0 to 1.3
 	MaxVersion         tlsVersion        `river:"max_version,attr,optional"`
 	CipherSuites       []string          `river:"cipher_suites,attr,optional"`
-	SystemCAs          bool              `river:"include_system_ca_certs_pool,attr,optional"` // trust those as well
+	SystemCAs          bool              `river:"include_system_ca_certs_pool,attr,optional"` // besides ca_pem
 
-	// These are accepted and do nothing: files are read again as they change, and the
-	// other two are crypto/tls's own choice.
+	// These are accepted without effect: changed files are always read again, and crypto/tls makes the other two
+	// choices itself.
 	ReloadInterval              time.Duration `river:"reload_interval,attr,optional"`
 	CurvePreferences            []string      `river:"curve_preferences,attr,optional"`
 	IncludeInsecureCipherSuites bool          `river:"include_insecure_cipher_suites,attr,optional"`
 }
 
-// Retry says how long to try again when a collector is busy or away.
+// Retry says how long to retry while a collector is busy or unreachable.
 type Retry struct {
 	Enabled         bool          `river:"enabled,attr,optional"`
 	InitialInterval time.Duration `river:"initial_interval,attr,optional"`
 	MaxInterval     time.Duration `river:"max_interval,attr,optional"`
 	MaxElapsedTime  time.Duration `river:"max_elapsed_time,attr,optional"`
 
-	// These are accepted and do nothing: the SDK has its own.
+	// These are accepted without effect: the SDK has its own values.
 	RandomizationFactor float64 `river:"randomization_factor,attr,optional"`
 	Multiplier          float64 `river:"multiplier,attr,optional"`
 }
@@ -180,7 +179,7 @@ func (c *Client) check() error {
 	return nil
 }
 
-// url returns where spans go over HTTP.
+// url returns the URL for spans sent over HTTP.
 func (a *HTTPArguments) url() string {
 	if a.TracesEndpoint != "" {
 		return a.TracesEndpoint
@@ -212,7 +211,7 @@ func (t *TLS) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// allCAs returns the system's CAs and the one that is configured.
+// allCAs returns the system's CAs and the configured CA.
 func (t *TLS) allCAs() (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {

@@ -92,7 +92,7 @@ func (c *Component) Update(arguments component.Arguments) error {
 	c.exporter = next
 	c.mu.Unlock()
 	if previous != nil {
-		go c.end(previous) // it may be sending
+		go c.end(previous) // it may still be sending
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (a HTTPArguments) exporter() (*otlptrace.Exporter, error) {
 		}
 		options = append(options, otlptracehttp.WithTLSClientConfig(tls))
 	}
-	return otlptracehttp.New(context.Background(), options...) // does not connect yet
+	return otlptracehttp.New(context.Background(), options...) // does not connect
 }
 
 func (a GRPCArguments) exporter() (*otlptrace.Exporter, error) {

@@ -19,8 +19,7 @@ type Arguments struct {
 	Settings  Settings               `river:",squash"`
 }
 
-// SetToDefault implements river.Defaulter, which River does not look for in a
-// squashed field.
+// SetToDefault implements river.Defaulter. River does not look for it in a squashed field.
 func (a *Arguments) SetToDefault() {
 	a.ForwardTo = nil
 	a.Settings.SetToDefault()
@@ -30,11 +29,10 @@ func (a *Arguments) SetToDefault() {
 // *component.AttributeError.
 func (a *Arguments) Validate() error { return a.Settings.Validate() }
 
-// Settings are the arguments but for the receivers, whose type is the host's: an
-// adapter to another host, such as the Grafana Agent, squashes Settings into
-// arguments of its own. The attributes are those of Grafana Agent v0.36 to v0.40
-// and of Alloy, with the Agent's defaults: sample_rate is 97 and comm is
-// "stackframe", where newer Alloy has 19 and "none".
+// Settings are the arguments except ForwardTo, whose type depends on the host: an adapter to another host, such as the
+// Grafana Agent, squashes Settings into its own arguments. The attributes are the same as in Grafana Agent v0.36 to
+// v0.40 and in Alloy, with the Agent's defaults: sample_rate is 97 and comm is "stackframe", while newer Alloy has 19
+// and "none".
 type Settings struct {
 	Targets         []map[string]string `river:"targets,attr,optional"`
 	DefaultTarget   map[string]string   `river:"default_target,attr,optional"`
@@ -42,8 +40,8 @@ type Settings struct {
 	CollectInterval time.Duration       `river:"collect_interval,attr,optional"`
 	SampleRate      int                 `river:"sample_rate,attr,optional"`
 
-	// CollectKernelProfile (Agent) and KernelFrames (Alloy) mean the same: kernel
-	// frames are collected unless one of them says no.
+	// CollectKernelProfile (Agent) and KernelFrames (Alloy) mean the same: kernel frames are collected unless one of
+	// the two is false.
 	CollectUserProfile   bool `river:"collect_user_profile,attr,optional"`
 	CollectKernelProfile bool `river:"collect_kernel_profile,attr,optional"`
 	KernelFrames         bool `river:"kernel_frames,attr,optional"`
@@ -74,7 +72,7 @@ type Settings struct {
 	// bytes that profiling may take, 0 for no limit; Headwater's own argument
 	MemoryLimit units.Base2Bytes `river:"memory_limit,attr,optional"`
 
-	// bytes that the history of the page may take on disk, 0 for none there; Headwater's own argument
+	// bytes that the history of the page may take on disk, 0 to keep none on disk; Headwater's own argument
 	HistoryDiskLimit units.Base2Bytes `river:"history_disk_limit,attr,optional"`
 
 	InlineFrames bool                 `river:"inline_frames,attr,optional"` // Headwater's own argument
@@ -186,11 +184,11 @@ func (a *Settings) demangleMode() (symbol.DemangleMode, error) {
 	return symbol.ParseDemangle(a.Demangle)
 }
 
-// options translates valid settings for the profiler.
+// options converts valid settings to the profiler's options.
 func (a *Settings) options() ebpf.Options {
 	demangle, err := a.demangleMode()
 	if err != nil {
-		demangle = symbol.DemangleNone // cannot be: Validate has seen it
+		demangle = symbol.DemangleNone // cannot happen: Validate has checked it
 	}
 	o := ebpf.DefaultOptions()
 	o.SampleRate = a.SampleRate

@@ -239,8 +239,8 @@ func TestArgumentErrors(t *testing.T) {
 	require.EqualError(t, err, `test.river:1:15: "x" should be capsule, got string`)
 }
 
-// TestEveryKnownArgument loads what the documentation of each version allows. The
-// warnings are those of values that differ from what happens here anyway.
+// TestEveryKnownArgument loads the arguments that the documentation of each version allows. There is a warning for each
+// value that asks for a behaviour that this profiler does not have.
 func TestEveryKnownArgument(t *testing.T) {
 	tests := map[string]struct {
 		text string

@@ -14,14 +14,13 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// started returns when a process began.
+// started returns the start time of a process.
 func started(pid uint32) (time.Time, bool) {
 	at, err := procfs.Default.Started(pid)
 	return at, err == nil
 }
 
-// buildCollector turns what is known of new builds into metrics. Their labels are those of the few changes that the
-// page keeps.
+// buildCollector exports metrics about new builds. Their label values come from the few changes that the page keeps.
 type buildCollector struct {
 	changes func() ([]flamegraph.Change, uint64)
 
@@ -57,7 +56,7 @@ func (c *buildCollector) Collect(ch chan<- prometheus.Metric) {
 	for i := range changes {
 		b := &changes[i]
 		labels := []string{strings.ToValidUTF8(b.Service, "\uFFFD"), strings.ToValidUTF8(b.Program, "\uFFFD")}
-		if b.Report == nil || sent[[2]string(labels)] { // two names may become one
+		if b.Report == nil || sent[[2]string(labels)] { // two names may become equal
 			continue
 		}
 		sent[[2]string(labels)] = true
@@ -71,10 +70,10 @@ func (c *buildCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// buildLog remembers what was logged of new builds.
+// buildLog remembers the log lines about new builds.
 type buildLog struct{ said map[string]bool }
 
-// log says which builds are new, and what they changed once that is certain.
+// log logs new builds, and then their changed functions once the comparison is certain.
 func (l *buildLog) log(logger log.Logger, changes []flamegraph.Change) {
 	said := map[string]bool{}
 	for i := range changes {
@@ -96,7 +95,7 @@ func (l *buildLog) log(logger log.Logger, changes []flamegraph.Change) {
 	l.said = said
 }
 
-// firstOf says how a function changed.
+// firstOf describes the change of a function.
 func firstOf(c *compare.Change) string {
 	if c.High == nil {
 		return fmt.Sprintf("%s: at least %.2f times as much CPU", c.Name, c.Low)
@@ -104,7 +103,7 @@ func firstOf(c *compare.Change) string {
 	return fmt.Sprintf("%s: %.2f to %.2f times as much CPU", c.Name, c.Low, *c.High)
 }
 
-// DebugBuild is a program of which a new build came lately.
+// DebugBuild is a program that recently got a new build.
 type DebugBuild struct {
 	Service    string    `river:"service_name,attr"`
 	Executable string    `river:"executable,attr"`
@@ -112,7 +111,7 @@ type DebugBuild struct {
 	New        string    `river:"new,attr"`
 	Since      time.Time `river:"since,attr"`
 	Compared   bool      `river:"compared,attr"`
-	More       []string  `river:"more_expensive,attr,optional"` // functions, the largest change first, a few
+	More       []string  `river:"more_expensive,attr,optional"` // functions, the largest change first, at most 10
 	Less       []string  `river:"less_expensive,attr,optional"`
 	Problem    string    `river:"problem,attr,optional"`
 }

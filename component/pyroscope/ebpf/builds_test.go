@@ -66,7 +66,7 @@ func TestBuildLog(t *testing.T) {
 	l.log(logger, []flamegraph.Change{change})
 	change.Report = report
 	l.log(logger, []flamegraph.Change{change})
-	change.Report = &compare.Report{} // not certain any more
+	change.Report = &compare.Report{} // no longer certain
 	l.log(logger, []flamegraph.Change{change})
 	change.Report = report
 	l.log(logger, []flamegraph.Change{change})

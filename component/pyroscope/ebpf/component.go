@@ -1,6 +1,5 @@
-// Package ebpf is the component pyroscope.ebpf: it profiles the processes of this
-// host with package ebpf of this module, and forwards one pprof profile per target
-// and interval. Its web page shows the last minutes of them.
+// Package ebpf is the component pyroscope.ebpf: it profiles the processes of this host with package ebpf of this
+// module, and forwards one pprof profile per target and interval. Its web page shows the profiles of the last minutes.
 package ebpf
 
 import (
@@ -100,8 +99,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 	return c, nil
 }
 
-// Update implements component.Component. It never blocks; Run applies the newest
-// arguments as soon as it can.
+// Update implements component.Component. It never blocks; Run applies the newest arguments soon afterwards.
 func (c *Component) Update(args component.Arguments) error {
 	fresh, ok := args.(Arguments)
 	if !ok {
@@ -116,7 +114,7 @@ func (c *Component) Update(args component.Arguments) error {
 	return nil
 }
 
-// take remembers args and logs what is wrong with them.
+// take stores args and logs problems with them.
 func (c *Component) take(args Settings) {
 	targets := usableTargets(args)
 	c.status.publish(func(s *status) { s.args, s.targets = args, targets })
@@ -131,8 +129,7 @@ func (c *Component) take(args Settings) {
 	}
 }
 
-// newlyUnused returns the arguments without effect that the arguments before args did
-// not have.
+// newlyUnused returns the arguments without effect that the previous arguments did not set.
 func (c *Component) newlyUnused(args Settings) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +145,7 @@ func (c *Component) newlyUnused(args Settings) []string {
 	return fresh
 }
 
-// usableTargets describes the targets that name a process or a container.
+// usableTargets describes the targets that specify a process or a container.
 func usableTargets(args Settings) []string {
 	found := target.NewFinder(target.Options{Targets: args.Targets}).Targets()
 	names := make([]string, 0, len(found))
@@ -158,8 +155,8 @@ func usableTargets(args Settings) []string {
 	return names
 }
 
-// Run implements component.Component. It returns an error if the profiler cannot
-// be started. A profiler that fails later on is started again.
+// Run implements component.Component. It returns an error if the profiler cannot be started. It restarts a profiler
+// that fails later.
 func (c *Component) Run(ctx context.Context) error {
 	l := newLoop(ctx, c, c.status.read().args)
 	defer l.close()

@@ -108,7 +108,7 @@ func TestReceiverErrorsAreLoggedAndCounted(t *testing.T) {
 	require.EqualValues(t, made, l.DebugInfo().(DebugInfo).Session.ProfilesLost[lostToRefusal])
 }
 
-// One profile of two cannot be encoded: it is counted, and the other one goes on.
+// One of two profiles cannot be encoded: it is counted, and the other one is sent.
 func TestEncodingErrorsAreCounted(t *testing.T) {
 	receiver := &fakeReceiver{}
 	args := fastArgs(receiver)

@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/counter"
 )
 
-// counts are the figures of the component itself.
+// counts are the component's own figures.
 type counts struct {
 	rounds, failures, overdue uint64
 	dropped                   uint64
@@ -18,27 +18,27 @@ type counts struct {
 // lose counts profiles that at least one receiver did not get.
 func (n *counts) lose(reason string, profiles uint64) { n.lost[reason] += profiles }
 
-// clone returns counts that do not change.
+// clone returns a copy that later changes do not affect.
 func (n *counts) clone() counts {
 	out := *n
 	out.lost = maps.Clone(n.lost)
 	return out
 }
 
-// figures are all that a component shows in its metrics and debug info.
+// figures are all figures that a component shows in its metrics and debug info.
 type figures struct {
 	counts
-	session ebpf.Stats // of the profiler, in all sessions
+	session ebpf.Stats // of the profiler, summed over all sessions
 }
 
-// counters returns the table of the figures: rows of the component's own, then those that the
-// profiler has for its Stats. Metrics and debug info go by it.
+// counters returns the table of the figures: the component's own rows, followed by the profiler's rows for its Stats.
+// Metrics and debug info are generated from it.
 func counters() []counter.Row[figures] {
 	session := counter.Of(ebpf.Counters(), func(f *figures) *ebpf.Stats { return &f.session })
 	return append(ownCounters(), session...)
 }
 
-// ownCounters are the figures of the component itself.
+// ownCounters are the rows of the component's own figures.
 func ownCounters() []counter.Row[figures] {
 	return []counter.Row[figures]{
 		counter.One(counter.Total, "pyroscope_ebpf_profiling_sessions_total", "rounds",
@@ -62,8 +62,8 @@ func ownCounters() []counter.Row[figures] {
 	}
 }
 
-// madeCounters describes the figures by service that serviceMetrics.addProfile counts:
-// profiles, their bytes and their samples.
+// madeCounters describes the figures by service that serviceMetrics.addProfile counts: profiles, their bytes and their
+// samples.
 func madeCounters() (pprofs, bytes, samples counter.Info) {
 	info := func(name, help string) counter.Info {
 		return counter.Info{Name: name, Help: help, Kind: counter.Total, Label: labelService}

@@ -17,24 +17,23 @@ import (
 // DebugInfo is what the component reports about itself in River.
 type DebugInfo struct {
 	Targets []string          `river:"targets,attr,optional"`  // label sets of the usable targets
-	Process []DebugProcess    `river:"process,block,optional"` // which target each has; those that match one first
+	Process []DebugProcess    `river:"process,block,optional"` // the target of each; processes with a target first
 	Session DebugSession      `river:"session,block,optional"`
 	Ended   []DebugIncomplete `river:"incomplete,block,optional"` // most samples first
 	Unnamed []DebugUnnamed    `river:"unnamed,block,optional"`    // most frames first
 
 	Language []DebugLanguage `river:"language,block,optional"` // most frames first
-	Build    []DebugBuild    `river:"build,block,optional"`    // the newest first
+	Build    []DebugBuild    `river:"build,block,optional"`    // newest first
 	History  *DebugHistory   `river:"history,block,optional"`  // on disk
 }
 
-// DebugSession are the profiler's figures as of the last round of collecting;
-// counters are since the component began. Attributes that the table of counters names
-// are set by it.
+// DebugSession are the profiler's figures as of the last round of collecting; counters count from the start of the
+// component. Attributes that occur in the table of counters get their values from it.
 type DebugSession struct {
 	Started          time.Time         `river:"started,attr,optional"`
 	SampleRate       int               `river:"sample_rate,attr,optional"`
 	RateCurrent      int               `river:"sample_rate_current,attr,optional"` // lower with overhead_limit
-	Overhead         string            `river:"overhead,attr,optional"`            // what the last round has cost
+	Overhead         string            `river:"overhead,attr,optional"`            // cost of the last round
 	Memory           int64             `river:"memory_bytes,attr,optional"`        // of the process and of unwind tables
 	BPFTime          uint64            `river:"bpf_microseconds,attr,optional"`
 	Rounds           uint64            `river:"rounds,attr,optional"`
@@ -70,9 +69,9 @@ type DebugSession struct {
 
 	ProfilesLost map[string]uint64 `river:"profiles_lost,attr,optional"` // that a receiver did not get, by reason
 
-	// Errors that cost names or stacks but stop nothing, and how often each came.
+	// Errors that cost names or stacks but do not stop the profiler, with their number.
 	Errors map[string]uint64 `river:"errors,attr,optional"`
-	// LimitHits counts by reader how often foreign bytes went beyond a bound.
+	// LimitHits counts by reader how often data from other programs exceeded a bound.
 	LimitHits map[string]uint64 `river:"limit_hits,attr,optional"`
 
 	Processes   uint64            `river:"processes,attr,optional"`
@@ -93,7 +92,7 @@ type DebugSession struct {
 	JITDropped  uint64            `river:"jit_functions_dropped,attr,optional"`
 }
 
-// set sets the attributes that the table of counters names.
+// set sets the attributes that occur in the table of counters.
 func (d *DebugSession) set(f *figures) {
 	for _, row := range counters() {
 		field, ok := d.attribute(row.Debug)
@@ -107,7 +106,7 @@ func (d *DebugSession) set(f *figures) {
 	}
 }
 
-// attribute returns the field of an attribute.
+// attribute returns the field for an attribute.
 func (d *DebugSession) attribute(name string) (field reflect.Value, ok bool) {
 	v := reflect.ValueOf(d).Elem()
 	for i := range v.NumField() {
@@ -126,8 +125,7 @@ type DebugIncomplete struct {
 	Samples uint64 `river:"samples,attr"`
 }
 
-// DebugUnnamed counts the frames in one binary that have no function's name, and
-// says why.
+// DebugUnnamed counts the frames in one binary for which no function name was found, and gives the reason.
 type DebugUnnamed struct {
 	File    string `river:"file,attr,optional"`
 	BuildID string `river:"build_id,attr,optional"`
@@ -140,8 +138,8 @@ type DebugUnnamed struct {
 type DebugLanguage struct {
 	Name     string `river:"name,attr"` // with the version
 	Named    uint64 `river:"named,attr"`
-	NotRead  uint64 `river:"not_read,attr"`  // what they run could not be read of the process
-	NotNamed uint64 `river:"not_named,attr"` // functions of this language, or version, are not named
+	NotRead  uint64 `river:"not_read,attr"`  // their functions could not be read from the process
+	NotNamed uint64 `river:"not_named,attr"` // functions of this language or version are not supported
 	Hint     string `river:"hint,attr,optional"`
 }
 
@@ -215,7 +213,7 @@ func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
 	values := kind.Of(p.Kind).Values
 	last := values[len(values)-1]
 	shown.Period, shown.Unit = p.Pprof.Period*last.Per, last.Unit
-	if p.Kind != kind.CPU { // one target, whatever is counted
+	if p.Kind != kind.CPU { // all kinds belong to one target of the page
 		shown.Labels = maps.Clone(p.Labels)
 		shown.Labels[target.LabelName] = target.DefaultName
 	}

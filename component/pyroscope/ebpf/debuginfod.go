@@ -9,14 +9,13 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 )
 
-// DebuginfodArguments say where separate debug files are fetched from that this
-// host does not have. Without the block they are fetched from the servers that the
-// environment variable DEBUGINFOD_URLS names, if it is set.
+// DebuginfodArguments configure the servers for separate debug files that this host does not have. Without the block,
+// the files are fetched from the servers that the environment variable DEBUGINFOD_URLS lists, if it is set.
 type DebuginfodArguments struct {
-	URLs      []string         `river:"urls,attr,optional"`       // those of DEBUGINFOD_URLS if it is left out
-	CacheDir  string           `river:"cache_dir,attr,optional"`  // "" is a folder of the user's cache
+	URLs      []string         `river:"urls,attr,optional"`       // DEBUGINFOD_URLS if it is left out
+	CacheDir  string           `river:"cache_dir,attr,optional"`  // "" is a folder in the user's cache
 	CacheSize units.Base2Bytes `river:"cache_size,attr,optional"` // on disk
-	Timeout   time.Duration    `river:"timeout,attr,optional"`    // how long a server may be silent
+	Timeout   time.Duration    `river:"timeout,attr,optional"`    // longest silence of a server
 }
 
 // SetToDefault implements river.Defaulter.
@@ -24,7 +23,7 @@ func (d *DebuginfodArguments) SetToDefault() {
 	*d = DebuginfodArguments{CacheSize: debuginfod.DefaultCacheSize, Timeout: debuginfod.DefaultTimeout}
 }
 
-// options translates the block, which may be missing.
+// options converts the block, which may be nil.
 func (d *DebuginfodArguments) options() debuginfod.Options {
 	if d == nil {
 		return debuginfod.Options{URLs: debuginfod.FromEnvironment()}

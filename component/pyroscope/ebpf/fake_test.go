@@ -152,7 +152,7 @@ func (s *fakeSession) isClosed() bool {
 	return s.closed
 }
 
-// fakeReceiver remembers what it gets.
+// fakeReceiver keeps the profiles it receives.
 type fakeReceiver struct {
 	mu     sync.Mutex
 	labels []labels.Labels

@@ -9,8 +9,8 @@ import (
 	"github.com/headwater/headwater/ebpf"
 )
 
-// The governor goes for rates at which profiling costs this much of the limit, so that it need not change them with
-// each round, and changes them by no more than this at a time.
+// The governor aims at rates that cost aimedShare of the limit, so that it need not change them every round. It bounds
+// each change of the rates.
 const (
 	aimedShare   = 0.9
 	fastestDrop  = 4
@@ -24,25 +24,25 @@ const (
 	mostLimit  = 100_000.0
 )
 
-// leastShare of the configured rates is always left: what a lower rate saves is little, and what it shows is too.
+// leastShare of the configured rates always remains: lower rates would save little and show little.
 const leastShare = 1.0 / 32
 
-// governor samples less often while profiling costs more than a limit, and again as often as configured when it does
-// not. What a sample stands for follows the rate, so that totals stay right.
+// governor lowers the sampling rates while profiling costs more than a limit, and raises them again to at most the
+// configured rates. The weight of a sample follows the rate, so totals stay correct.
 type governor struct {
 	limit float64 // percent of one CPU; 0: none
-	share float64 // of the configured rates; 0 is 1
+	share float64 // of the configured rates; 0 means 1
 	last  spent   // at the end of the last round
 	cost  cost    // of the last round
 }
 
-// spent is what profiling has cost until a moment.
+// spent is the cost of profiling up to a point in time.
 type spent struct {
 	at         time.Time
 	agent, bpf time.Duration // CPU time of this process, and in BPF programs
 }
 
-// cost is what profiling costs, in percent of one CPU.
+// cost is the cost of profiling, in percent of one CPU.
 type cost struct{ agent, bpf float64 }
 
 func (c cost) sum() float64 { return c.agent + c.bpf }
@@ -51,7 +51,7 @@ func (c cost) String() string {
 	return fmt.Sprintf("%.2f %% of one CPU (agent %.2f, BPF %.2f)", c.sum(), c.agent, c.bpf)
 }
 
-// setLimit takes a limit into use, 0 for none.
+// setLimit applies a limit, 0 for none.
 func (g *governor) setLimit(percent float64) {
 	if percent != g.limit {
 		*g = governor{limit: percent, share: g.share}
@@ -61,10 +61,10 @@ func (g *governor) setLimit(percent float64) {
 	}
 }
 
-// started says that a session begins, with counters of its own. What its start costs is of no round.
+// started says that a session starts, with new counters. The cost of its start belongs to no round.
 func (g *governor) started() { g.last, g.cost = spent{}, cost{} }
 
-// round takes what was spent until the end of a round, and says whether rates are to change.
+// round takes the cost up to the end of a round, and reports whether the rates must change.
 func (g *governor) round(now spent) (changed bool) {
 	before := g.last
 	g.last = now
@@ -77,7 +77,7 @@ func (g *governor) round(now spent) (changed bool) {
 	return g.adapt(g.limit / max(g.cost.sum(), g.limit/1000))
 }
 
-// adapt changes the share, if profiling may cost room times what it does.
+// adapt changes the share, given that profiling may cost room times its current cost.
 func (g *governor) adapt(room float64) (changed bool) {
 	was := g.current()
 	share := was * aimedShare * room
@@ -96,7 +96,7 @@ func (g *governor) current() float64 {
 	return g.share
 }
 
-// govern makes options sample as often as the governor lets them.
+// govern lowers the rates in options to the current share.
 func (g *governor) govern(o *ebpf.Options) {
 	o.CountBPFTime = g.limit > 0
 	share := g.current()
@@ -109,7 +109,7 @@ func (g *governor) govern(o *ebpf.Options) {
 	}
 }
 
-// String says what the limit does; it is empty if it does nothing.
+// String describes the effect of the limit; it is empty if there is none.
 func (g *governor) String() string {
 	switch {
 	case g.limit == 0 || g.current() == 1 && g.cost.sum() <= g.limit:

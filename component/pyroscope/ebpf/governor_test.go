@@ -14,7 +14,7 @@ import (
 )
 
 // governed runs rounds in which profiling costs fixed percent, and perShare percent more at the configured rate. It
-// returns what the last of them cost, and how often the share changed in the second half.
+// returns the cost of the last round, and how often the share changed in the second half.
 func governed(g *governor, rounds int, fixed, perShare float64) (percent float64, changes int) {
 	now := spent{at: time.Unix(1000, 0)}
 	g.round(now)
@@ -71,7 +71,7 @@ func TestGovernorRaisesTheRateAgain(t *testing.T) {
 	require.Equal(t, 1.0, g.current(), "no limit any more")
 }
 
-// A limit that changes leaves the share as it is: the next round shows what is right.
+// A new limit leaves the share unchanged: the next round determines it.
 func TestGovernorKeepsTheShare(t *testing.T) {
 	g := &governor{}
 	g.setLimit(1)

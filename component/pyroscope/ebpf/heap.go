@@ -8,10 +8,10 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// HeapArguments switch on profiles of memory in use, of the type memory. Without the block there are none.
+// HeapArguments enable profiles of memory in use, of the type memory. Without the block there are none.
 type HeapArguments struct {
-	SampleBytes units.Base2Bytes `river:"sample_bytes,attr,optional"` // allocated for one sample; 0: none are taken
-	// OverheadLimit is how much of its CPU time a process may spend on probes, in percent; 0: any.
+	SampleBytes units.Base2Bytes `river:"sample_bytes,attr,optional"` // allocated per sample; 0: no samples are taken
+	// OverheadLimit is the share of its CPU time that a process may spend on probes, in percent; 0: no limit.
 	OverheadLimit float64 `river:"overhead_limit,attr,optional"`
 }
 
@@ -35,7 +35,7 @@ func (h *HeapArguments) validate() error {
 	return nil
 }
 
-// limit returns the part of its CPU time that a process may spend on probes.
+// limit returns the share of its CPU time that a process may spend on probes.
 func (h *HeapArguments) limit() float64 {
 	if h == nil {
 		return 0
@@ -43,7 +43,7 @@ func (h *HeapArguments) limit() float64 {
 	return h.OverheadLimit / 100
 }
 
-// bytes returns how many are allocated for one sample, 0 for none.
+// bytes returns the number of allocated bytes per sample, 0 if no samples are taken.
 func (h *HeapArguments) bytes() int {
 	if h == nil {
 		return 0

@@ -10,10 +10,10 @@ import (
 
 const (
 	leastHistoryDisk = 1 << 20         // bytes: the lowest history_disk_limit
-	historyPatience  = 2 * time.Second // for what waits to be written at the end
+	historyPatience  = 2 * time.Second // for rounds that are not written yet when Run ends
 )
 
-// checkHistoryDisk returns an error if arguments need a folder that there is not.
+// checkHistoryDisk returns an error if the arguments need a directory but the component has none.
 func (c *Component) checkHistoryDisk(args Settings) error {
 	if args.HistoryDiskLimit > 0 && c.opts.DataPath == "" {
 		return errors.New("history_disk_limit: this program gives its components no directory for data")
@@ -21,12 +21,12 @@ func (c *Component) checkHistoryDisk(args Settings) error {
 	return nil
 }
 
-// keepHistoryOnDisk has the history of the page kept on disk as args say.
+// keepHistoryOnDisk makes the page keep its history on disk according to args.
 func (c *Component) keepHistoryOnDisk(args Settings) {
 	c.page.SetDisk(filepath.Join(c.opts.DataPath, "history"), int64(args.HistoryDiskLimit))
 }
 
-// logHistoryDisk logs what the page says of its history on disk.
+// logHistoryDisk logs the page's messages about its history on disk.
 func (c *Component) logHistoryDisk(message string, err error) {
 	if err == nil {
 		level.Info(c.opts.Logger).Log("msg", message)
@@ -35,17 +35,17 @@ func (c *Component) logHistoryDisk(message string, err error) {
 	level.Warn(c.opts.Logger).Log("msg", message, "err", err)
 }
 
-// DebugHistory is what the page keeps on disk.
+// DebugHistory describes the history that the page keeps on disk.
 type DebugHistory struct {
 	Rounds   int       `river:"rounds,attr"`
 	Bytes    int64     `river:"bytes,attr"`
 	MaxBytes int64     `river:"max_bytes,attr"`
 	Since    time.Time `river:"since,attr,optional"`
-	Missing  uint64    `river:"rounds_missing,attr"` // that could not be written
+	Missing  uint64    `river:"rounds_missing,attr"` // rounds that could not be written
 	Problem  string    `river:"problem,attr,optional"`
 }
 
-// debugHistory returns nil if nothing is to be kept on disk.
+// debugHistory returns nil if no history is kept on disk.
 func (c *Component) debugHistory() *DebugHistory {
 	d, ok := c.page.Disk()
 	if !ok {
@@ -54,7 +54,7 @@ func (c *Component) debugHistory() *DebugHistory {
 	return &DebugHistory{d.Rounds, d.Bytes, d.MaxBytes, d.Since, d.Missing, d.Problem}
 }
 
-// historyTrouble says why the history is not kept on disk; it is empty if it is, or is not to be.
+// historyTrouble returns why the history cannot be kept on disk; "" if it can, or if the arguments do not ask for it.
 func (c *Component) historyTrouble() string {
 	if d, _ := c.page.Disk(); d.Problem != "" {
 		return "the history on disk cannot be kept: " + d.Problem

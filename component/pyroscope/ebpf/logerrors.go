@@ -9,15 +9,15 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// Limits on log lines about errors whose text others can choose: who maps a hundred
-// broken files must not write a hundred lines.
+// Limits on log lines about errors whose text other programs influence: a program that maps a hundred broken files must
+// not cause a hundred lines.
 const (
 	loggedPerRound = 5    // lines of one round of collecting
 	loggedInAll    = 1024 // errors remembered
 )
 
-// logErrors logs each kind of error that costs names or stacks once, the first few of a
-// round with their text and the rest by their number.
+// logErrors logs each error that costs names or stacks once. It logs the first few of a round with their text, and the
+// number of the remaining ones.
 func (l *loop) logErrors(errs map[string]uint64) {
 	lines, others := 0, 0
 	for _, err := range slices.Sorted(maps.Keys(errs)) {

@@ -20,14 +20,13 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// A session that has failed is started again after minRetry, then after twice as
-// long each time, up to maxRetry.
+// A session that has failed is restarted after minRetry, then after waits that double up to maxRetry.
 const (
 	minRetry = time.Second
 	maxRetry = time.Minute
 )
 
-// loop is one call of Run. All its methods are called by Run's goroutine.
+// loop is one call of Run. Run's goroutine calls all its methods.
 type loop struct {
 	ctx     context.Context // of Run
 	c       *Component
@@ -35,16 +34,16 @@ type loop struct {
 	applied ebpf.Options // of the session
 	sender  *sender
 
-	session session     // nil while there is none
+	session session     // nil between sessions
 	unhook  func() bool // keeps the end of ctx from stopping session
 	timer   *time.Timer
 	due     time.Time // of the next round, or of the next start
-	began   time.Time // of the round in progress
+	began   time.Time // start of the round in progress
 	retry   time.Duration
-	past    ebpf.Stats      // of the sessions before this one
-	logged  map[string]bool // errors that were logged
-	idle    bool            // the last round had no profile
-	overdue bool            // the last round was
+	past    ebpf.Stats      // of the previous sessions
+	logged  map[string]bool // errors already logged
+	idle    bool            // the last round yielded no profile
+	overdue bool            // the last round was overdue
 	builds  buildLog
 
 	governor governor
@@ -60,7 +59,7 @@ func newLoop(ctx context.Context, c *Component, args Settings) *loop {
 		logged: map[string]bool{}}
 }
 
-// run works until ctx is done.
+// run handles events until ctx is done.
 func (l *loop) run(ctx context.Context) {
 	for {
 		var failed <-chan struct{}
@@ -80,7 +79,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// close collects a last time, hands over what waits and stops the profiler.
+// close collects one last time, hands over the waiting profiles and stops the profiler.
 func (l *loop) close() {
 	l.timer.Stop()
 	if l.session != nil {
@@ -88,7 +87,7 @@ func (l *loop) close() {
 		if err := l.session.Close(); err != nil {
 			level.Error(l.c.opts.Logger).Log("msg", "stopping the profiler", "err", err)
 		}
-		l.observe(time.Now()) // what was not collected any more
+		l.observe(time.Now()) // figures that are newer than the last round
 		l.session = nil
 	}
 	l.sender.close()
@@ -111,7 +110,7 @@ func (l *loop) startSession() error {
 		return err
 	}
 	l.session, l.applied, l.updateErr = s, options, nil
-	// At a high rate the last rounds would take long while sampling goes on.
+	// At a high rate the last round would take long while sampling continues.
 	l.unhook = context.AfterFunc(l.ctx, func() {
 		if err := s.StopSampling(); err != nil {
 			level.Error(l.c.opts.Logger).Log("msg", "stopping to sample", "err", err)
@@ -128,7 +127,8 @@ func (l *loop) startSession() error {
 	return nil
 }
 
-// latePause is which part of the interval a round comes after one that has taken longer than the interval.
+// latePause is the pause before a round whose predecessor took longer than the interval: the interval divided by
+// latePause.
 const latePause = 4
 
 func (l *loop) schedule(due time.Time) {
@@ -136,14 +136,14 @@ func (l *loop) schedule(due time.Time) {
 	l.timer.Reset(time.Until(due))
 }
 
-// tick does what is due.
+// tick runs the next round or restart.
 func (l *loop) tick() {
 	if l.session == nil {
 		l.restart()
 		return
 	}
 	if !reflect.DeepEqual(l.options(), l.applied) {
-		l.applyOptions() // it failed before
+		l.applyOptions() // the previous attempt failed
 	}
 	l.collect()
 	l.govern()
@@ -155,8 +155,7 @@ func (l *loop) tick() {
 	l.schedule(next)
 }
 
-// update takes new arguments into use. What the session cannot do now is tried
-// again with every round.
+// update applies new arguments. If the session cannot apply them now, each round tries again.
 func (l *loop) update(args Settings) {
 	old := l.args
 	l.args = args
@@ -170,7 +169,7 @@ func (l *loop) update(args Settings) {
 	l.applyOptions()
 }
 
-// options are those of the arguments, as far as the governor lets them.
+// options returns the options of the arguments, with the governor's rates and the memory bounds.
 func (l *loop) options() ebpf.Options {
 	l.governor.setLimit(l.args.OverheadLimit)
 	l.memory.setLimit(int64(l.args.MemoryLimit), mostCaches(&l.args))
@@ -180,7 +179,7 @@ func (l *loop) options() ebpf.Options {
 	return options
 }
 
-// govern samples more or less often, if what the round that has just ended has cost makes it right.
+// govern adapts the sampling rates to the cost of the round that has just ended.
 func (l *loop) govern() {
 	changed := l.governor.round(spent{
 		at: l.began, agent: l.c.cpuTime(), bpf: time.Duration(l.session.Stats().BPFTime) * time.Microsecond,
@@ -193,12 +192,12 @@ func (l *loop) govern() {
 	l.publishRate()
 }
 
-// keepMemory has less kept in memory, or more, if what is taken at the end of the round makes it right.
+// keepMemory adapts the caches' bounds to the memory taken at the end of the round.
 func (l *loop) keepMemory() {
 	taken := l.memoryTaken()
 	if l.memory.exceeded(taken) {
 		l.c.page.DropViews()
-		debug.FreeOSMemory() // what the collector has not got to yet
+		debug.FreeOSMemory() // free memory that the collector has not returned yet
 		taken = l.memoryTaken()
 	}
 	stats := l.session.Stats()
@@ -210,7 +209,7 @@ func (l *loop) keepMemory() {
 	}
 	l.c.page.SetMaxBytes(l.memory.bound[historyCache])
 	if l.memory.exceeded(taken) {
-		debug.FreeOSMemory() // of what went just now
+		debug.FreeOSMemory() // return the evicted memory
 	}
 	l.c.status.publish(func(s *status) { s.memory = taken })
 }
@@ -218,7 +217,7 @@ func (l *loop) keepMemory() {
 // memoryTaken returns the memory of this process and of unwind tables in the kernel, in bytes.
 func (l *loop) memoryTaken() int64 { return l.c.memory() + int64(l.session.Stats().TableBytes) }
 
-// publishRate shows how often is sampled, and what the last round has cost.
+// publishRate publishes the current sampling rate and the cost of the last round.
 func (l *loop) publishRate() {
 	rate, cost := l.applied.SampleRate, l.governor.cost
 	l.c.status.publish(func(s *status) { s.rate, s.cost = rate, cost })
@@ -240,8 +239,7 @@ func (l *loop) applyOptions() {
 	l.reportHealth(0, 0)
 }
 
-// sessionFailed saves what a session that ended on its own has collected, and
-// plans its restart.
+// sessionFailed saves the data of a session that ended on its own, and schedules a restart.
 func (l *loop) sessionFailed() {
 	err := l.session.Err()
 	if err == nil {
@@ -253,7 +251,7 @@ func (l *loop) sessionFailed() {
 	if err := l.session.Close(); err != nil {
 		level.Error(l.c.opts.Logger).Log("msg", "stopping the failed profiler", "err", err)
 	}
-	l.observe(time.Now()) // what was not collected any more
+	l.observe(time.Now()) // figures that are newer than the last round
 	l.past = counter.Sum(ebpf.Counters(), l.past, l.session.Stats())
 	l.session = nil
 	l.c.status.publish(func(s *status) { s.started = time.Time{} })
@@ -326,7 +324,7 @@ func (l *loop) collect() {
 	l.reportHealth(withUser, complete)
 }
 
-// lostSamples returns how many samples of this host were due in the round, and how many of them were lost.
+// lostSamples returns how many samples of this host were due in the round, and how many were lost.
 func (l *loop) lostSamples() (due, lost uint64) {
 	stats := l.session.Stats()
 	var sum uint64
@@ -345,7 +343,7 @@ func (l *loop) observe(now time.Time) {
 	l.logErrors(stats.Errors)
 }
 
-// reportSending counts and logs what could not be sent since the last round.
+// reportSending counts and logs the profiles that could not be sent since the last round.
 func (l *loop) reportSending() {
 	t := l.sender.takeTroubles()
 	l.c.metrics.count(func(n *counts) {
@@ -367,14 +365,14 @@ func (l *loop) reportSending() {
 	}
 }
 
-// Why profiles do not reach a receiver.
+// Reasons why profiles do not reach a receiver.
 const (
 	lostToEncoding = "not_encoded"
 	lostToSlowness = "receivers_too_slow"
 	lostToRefusal  = "refused"
 )
 
-// reportHealth says whether the profiler works; the samples are of the round just collected.
+// reportHealth sets the component's health; withUser and complete count samples of the round just collected.
 func (l *loop) reportHealth(withUser, complete uint64) {
 	if err := errors.Join(l.sessionErr, l.updateErr, l.collectErr, l.refusedErr); err != nil {
 		l.c.SetHealth(component.HealthTypeUnhealthy, err.Error())
@@ -416,8 +414,8 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 	l.c.SetHealth(component.HealthTypeHealthy, message)
 }
 
-// unattached says which samples are configured and not taken because no probe is attached for them, and why; "" if all
-// configured samples are taken.
+// unattached says which configured samples are missing because their probes are not attached, and why; "" if all probes
+// are.
 func (l *loop) unattached(stats *ebpf.Stats) string {
 	var missing []string
 	if p := stats.Probes; p.Failed > 0 {
@@ -430,7 +428,7 @@ func (l *loop) unattached(stats *ebpf.Stats) string {
 	return strings.Join(missing, "; ")
 }
 
-// paused says whose memory is not sampled for a while, and why; "" if all wanted memory is.
+// paused says which processes' memory is temporarily not sampled, and why; "" if none is paused.
 func (l *loop) paused(stats *ebpf.Stats) string {
 	paused := stats.Heap.Paused
 	if len(paused) == 0 {
@@ -444,7 +442,7 @@ func (l *loop) paused(stats *ebpf.Stats) string {
 		of, l.args.Heap.OverheadLimit, paused[0])
 }
 
-// waits says which files are waited for.
+// waits says which files the profiler waits for.
 func (l *loop) waits() string {
 	if l.session == nil {
 		return ""
@@ -452,7 +450,7 @@ func (l *loop) waits() string {
 	return waitsFor(l.session.Waiting())
 }
 
-// profiled says in words what the arguments ask to profile.
+// profiled describes in words what the arguments select.
 func profiled(args Settings) string {
 	targets := len(usableTargets(args))
 	switch {

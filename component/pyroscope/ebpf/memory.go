@@ -11,24 +11,24 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// leastMemory is the lowest memory_limit: a profiler takes more with nothing to do.
+// leastMemory is the lowest memory_limit: an idle profiler already takes more.
 const leastMemory = 16 << 20
 
-// What may take less memory, in the order in which it does: what costs least to make again comes first.
+// Caches that can shrink, in the order in which they do: the cheapest to rebuild first.
 const (
-	tableCache   = iota // unwind tables, in the kernel; memory that they have taken stays taken
+	tableCache   = iota // unwind tables, in the kernel; their memory is never freed
 	symbolCache         // symbol tables
 	historyCache        // profiles that the page keeps
 	numCaches
 )
 
-// caches are bytes of each, in use or at most.
+// caches are sizes or bounds in bytes, by cache.
 type caches [numCaches]int64
 
-// leastCaches are always left: with less, all would be read again in each round.
+// leastCaches are the lowest bounds: below them, all contents would be read again in each round.
 var leastCaches = caches{tableCache: ebpf.MinTableBytes, symbolCache: 2 << 20, historyCache: 1 << 20}
 
-// mostCaches are the bounds without a limit.
+// mostCaches are the bounds if there is no limit.
 func mostCaches(a *Settings) caches {
 	return caches{
 		tableCache: int64(a.UnwindTableMemory), symbolCache: symbol.DefaultTableBytes,
@@ -36,21 +36,21 @@ func mostCaches(a *Settings) caches {
 	}
 }
 
-// Caches grow again while the memory is below a share of the limit, up to another share.
+// Caches grow again while the memory is below the first share of the limit, up to the second share.
 const (
 	roomBelow = 0.8
 	growTo    = 0.9
 )
 
-// memory keeps what profiling takes below a limit, by bounds of what is kept to be fast and to be looked at.
+// memory keeps the profiler's memory below a limit by bounding its caches and its history.
 type memory struct {
 	limit int64  // bytes; 0: none
-	most  caches // without a limit
-	bound caches // now
+	most  caches // bounds without a limit
+	bound caches // current bounds
 	taken int64  // at the end of the last round
 }
 
-// setLimit takes a limit into use, 0 for none.
+// setLimit applies a limit, 0 for none.
 func (m *memory) setLimit(limit int64, most caches) {
 	if limit != m.limit || most != m.most {
 		*m = memory{limit: limit, most: most, bound: most}
@@ -60,7 +60,7 @@ func (m *memory) setLimit(limit int64, most caches) {
 // exceeded reports whether taken bytes are more than the limit.
 func (m *memory) exceeded(taken int64) bool { return m.limit > 0 && taken > m.limit }
 
-// round takes what was in use at the end of a round, caches among it, and says whether bounds have changed.
+// round takes the memory in use at the end of a round, and the part in caches, and reports whether bounds have changed.
 func (m *memory) round(taken int64, used caches) (changed bool) {
 	before := m.bound
 	m.taken = taken
@@ -73,7 +73,7 @@ func (m *memory) round(taken int64, used caches) (changed bool) {
 	return m.bound != before
 }
 
-// shrink lowers bounds so that excess bytes of what is used go. Unwind tables grow no more.
+// shrink lowers bounds so that caches lose excess bytes of their contents. Unwind tables only stop growing.
 func (m *memory) shrink(excess int64, used caches) {
 	for i := range m.bound {
 		to := used[i]
@@ -86,7 +86,7 @@ func (m *memory) shrink(excess int64, used caches) {
 	}
 }
 
-// grow raises bounds by room bytes at most, the last lowered first.
+// grow raises bounds by room bytes at most, starting with the last cache.
 func (m *memory) grow(room int64) {
 	for i := numCaches - 1; i >= 0; i-- {
 		by := min(room, m.most[i]-m.bound[i])
@@ -95,12 +95,12 @@ func (m *memory) grow(room int64) {
 	}
 }
 
-// keep makes options take no more than the bounds.
+// keep sets the options to the current bounds.
 func (m *memory) keep(o *ebpf.Options) {
 	o.TableBytes, o.SymbolBytes = int(m.bound[tableCache]), int(m.bound[symbolCache])
 }
 
-// String says what the limit does; it is empty if it does nothing.
+// String describes the effect of the limit; it is empty if there is none.
 func (m *memory) String() string {
 	switch {
 	case m.exceeded(m.taken):
@@ -115,7 +115,7 @@ func (m *memory) String() string {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// ownMemory returns how many bytes of memory this process has (its RSS); 0 if that cannot be read.
+// ownMemory returns the memory of this process (its RSS) in bytes; 0 if it cannot be read.
 func ownMemory() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-// limitedMemory is a memory with a limit, of a process that takes fixed bytes and what it has in caches, which are as
-// large as their bounds let them be.
+// limitedMemory is a memory with a limit, for a process that takes fixed bytes and its caches, which are as large as
+// their bounds allow.
 func limitedMemory(limit, fixed int64, rounds int) (m *memory, taken []int64) {
 	most := caches{64 << 20, 32 << 20, 32 << 20}
 	m = &memory{}

@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/ebpf/counter"
 )
 
-// metrics are those of one component. Figures of the profiler are as of the last
-// round of collecting, so that they belong together.
+// metrics are the metrics of one component. Figures of the profiler are as of the last round of collecting, so that
+// they are consistent.
 type metrics struct {
 	services *serviceMetrics
 
@@ -38,15 +38,15 @@ func (m *metrics) count(change func(*counts)) {
 	change(&m.figures.counts)
 }
 
-// newSession prepares for counters that begin at zero again.
+// newSession prepares for counters that start at zero again.
 func (m *metrics) newSession() { m.services.newSession() }
 
-// addProfile counts a profile that was made.
+// addProfile counts a finished profile.
 func (m *metrics) addProfile(service string, bytes int, samples uint64) {
 	m.services.addProfile(service, bytes, samples)
 }
 
-// observe takes the figures of the session and of those before it.
+// observe takes the figures of the current session, and the sum of the previous sessions.
 func (m *metrics) observe(stats, past ebpf.Stats, now time.Time) {
 	m.services.observe(stats, now)
 	m.mu.Lock()
@@ -54,14 +54,14 @@ func (m *metrics) observe(stats, past ebpf.Stats, now time.Time) {
 	m.figures.session = counter.Sum(ebpf.Counters(), past, stats)
 }
 
-// snapshot returns the figures as they are now.
+// snapshot returns a copy of the current figures.
 func (m *metrics) snapshot() figures {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return figures{m.figures.counts.clone(), m.figures.session}
 }
 
-// collector turns snapshots into metrics, by the table. Figures by service are for serviceMetrics.
+// collector exports snapshots as metrics, according to the table. serviceMetrics exports the figures by service.
 type collector struct {
 	snapshot func() figures
 	rows     []described

@@ -14,15 +14,14 @@ import (
 // Limits of the series labelled by service_name.
 const (
 	maxServices   = 1000
-	serviceIdle   = 10 * time.Minute // without a profile, then its series are removed
+	serviceIdle   = 10 * time.Minute // time without a profile after which a service's series are removed
 	otherServices = "(other)"        // stands for the services beyond the limit
 )
 
 // labelService is the label of figures that are counted by service.
 const labelService = target.LabelServiceName
 
-// serviceMetrics are the metrics labelled by service_name. They are changed by
-// Run's goroutine alone.
+// serviceMetrics are the metrics labelled by service_name. Only Run's goroutine changes them.
 type serviceMetrics struct {
 	pprofs, bytes, samples *prometheus.CounterVec
 	symbols                []serviceCounter // of the profiler
@@ -80,14 +79,13 @@ func (m *serviceMetrics) addProfile(service string, bytes int, samples uint64) {
 	m.samples.WithLabelValues(name).Add(float64(samples))
 }
 
-// observe adds what the session counted since the last call, and removes the
-// series of services that are gone.
+// observe adds the session's counts since the last call, and removes the series of idle services.
 func (m *serviceMetrics) observe(stats ebpf.Stats, now time.Time) {
 	m.now = now
 	for _, c := range m.symbols {
 		m.addNew(c.vector, *c.Many(&m.previous), *c.Many(&stats))
 	}
-	m.previous = counter.Sum(ebpf.Counters(), ebpf.Stats{}, stats) // maps of our own
+	m.previous = counter.Sum(ebpf.Counters(), ebpf.Stats{}, stats) // a copy of the maps
 	for name, last := range m.seen {
 		if now.Sub(last) >= serviceIdle {
 			delete(m.seen, name)
@@ -106,7 +104,7 @@ func (m *serviceMetrics) addNew(v *prometheus.CounterVec, before, now map[string
 	}
 }
 
-// label returns the value of service_name for a service that was just active.
+// label returns the value of service_name for a service that has just been active.
 func (m *serviceMetrics) label(service string) string {
 	name := strings.ToValidUTF8(service, "\uFFFD")
 	if _, known := m.seen[name]; !known && len(m.seen) >= maxServices {

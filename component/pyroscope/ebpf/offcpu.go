@@ -10,12 +10,12 @@ import (
 	"github.com/headwater/headwater/ebpf/profile"
 )
 
-// OffCPUArguments switch on profiles of the time that threads spend on no CPU, of the type offcpu. Without the block
-// and off_cpu_threshold there are none.
+// OffCPUArguments enable profiles of the time that threads spend off CPU, of the type offcpu. Without the block and
+// off_cpu_threshold there are none.
 type OffCPUArguments struct {
-	Rate   int      `river:"rate,attr,optional"`   // how often a second threads are looked at; 0: never
-	States []string `river:"states,attr,optional"` // of the threads that are shown
-	Labels []string `river:"labels,attr,optional"` // that samples get: state, wait and waker
+	Rate   int      `river:"rate,attr,optional"`   // times per second that threads are sampled; 0: never
+	States []string `river:"states,attr,optional"` // of threads to show
+	Labels []string `river:"labels,attr,optional"` // of samples: state, wait and waker
 }
 
 // SetToDefault implements river.Defaulter.
@@ -26,7 +26,7 @@ func (a *OffCPUArguments) SetToDefault() {
 	}
 }
 
-// offCPUStates are those that threads on no CPU can have.
+// offCPUStates are the states of threads off CPU.
 func offCPUStates() (names []string) {
 	for s := kernel.Runnable; s < kernel.Ended; s++ {
 		names = append(names, s.String())
@@ -59,8 +59,8 @@ func (a *OffCPUArguments) validate() error {
 	return nil
 }
 
-// apply sets the options of time off CPU. Alloy's off_cpu_threshold above 0 stands for the block with its defaults: the
-// chance that it gives to each wait is of no use where time is sampled.
+// apply sets the options for off-CPU time. Alloy's off_cpu_threshold above 0 means the block with its defaults: its
+// value is the probability of recording a wait, which does not apply to sampled time.
 func (a *OffCPUArguments) apply(o *ebpf.Options, threshold float64) {
 	if a == nil {
 		if threshold <= 0 {

@@ -12,17 +12,16 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// minMargin is by how much more than its interval a round may take at least.
+// minMargin is the least time beyond its interval after which a round is overdue.
 const minMargin = time.Second
 
-// overdueAfter returns when a round of collecting is overdue.
+// overdueAfter returns the duration after which a round of collecting is overdue.
 func overdueAfter(interval time.Duration) time.Duration {
 	return interval + max(interval/2, minMargin)
 }
 
-// watchRound reports a round of collecting that is overdue, when it is and not only when
-// it has ended. The caller calls finished at its end, and reports the health then. Of
-// several such rounds in a row the first is logged.
+// watchRound reports an overdue round of collecting while it is still running. The caller calls finished at the end of
+// the round, and reports the health afterwards. Of several overdue rounds in a row, only the first is logged.
 func (l *loop) watchRound() (finished func()) {
 	s, began, again := l.session, time.Now(), l.overdue
 	reported := make(chan struct{})
@@ -49,10 +48,10 @@ func (l *loop) watchRound() (finished func()) {
 	}
 }
 
-// shownWaits bounds the files that a message names.
+// shownWaits bounds the number of files in a message.
 const shownWaits = 3
 
-// waitsFor says in words what is waited for, the longest first.
+// waitsFor describes the waits, the longest first.
 func waitsFor(waiting map[string]time.Duration) string {
 	all := slices.SortedFunc(maps.Keys(waiting), func(a, b string) int { return int(waiting[b] - waiting[a]) })
 	var b strings.Builder

@@ -6,11 +6,11 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// PageFaultsArguments switch on profiles of page faults, of the types page_faults and major_faults. Without the block
+// PageFaultsArguments enable profiles of page faults, of the types page_faults and major_faults. Without the block
 // there are none.
 type PageFaultsArguments struct {
-	Period      int `river:"period,attr,optional"`       // page faults of a CPU for one sample; 0: none are sampled
-	MajorPeriod int `river:"major_period,attr,optional"` // the same of those that wait for a disk
+	Period      int `river:"period,attr,optional"`       // page faults of a CPU per sample; 0: none are sampled
+	MajorPeriod int `river:"major_period,attr,optional"` // the same for faults that wait for a disk
 }
 
 // SetToDefault implements river.Defaulter.
@@ -37,7 +37,7 @@ func (p *PageFaultsArguments) validate() error {
 	return nil
 }
 
-// periods returns after how many events of a kind one is sampled.
+// periods returns the number of events per sample, by kind.
 func (p *PageFaultsArguments) periods() (out [kind.Count]int64) {
 	if p != nil {
 		out[kind.PageFaults], out[kind.MajorFaults] = int64(p.Period), int64(p.MajorPeriod)

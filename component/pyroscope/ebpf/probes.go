@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/probe"
 )
 
-// links returns the attributes that have links of probes, and those.
+// links returns all links of probes, and the attribute of each.
 func (a *Settings) links() (attributes, links []string) {
 	for _, link := range a.UProbeLinks {
 		attributes, links = append(attributes, "u_probe_links"), append(links, "uprobe:"+link)
@@ -18,8 +18,8 @@ func (a *Settings) links() (attributes, links []string) {
 	return attributes, links
 }
 
-// validateProbes returns an error that names the attribute and the link that nobody can understand. Whether there is
-// what a link names is seen later, for it may come and go.
+// validateProbes returns an error that names the attribute and the link that cannot be parsed. Whether the target of a
+// link exists is checked later, because it may appear and disappear.
 func (a *Settings) validateProbes() error {
 	attributes, links := a.links()
 	for i, link := range links {
@@ -33,11 +33,11 @@ func (a *Settings) validateProbes() error {
 	return nil
 }
 
-// probes returns those of the links.
+// probes returns the probes of the links.
 func (a *Settings) probes() (out []probe.Probe) {
 	_, links := a.links()
 	for _, link := range links {
-		if p, err := probe.Parse(link); err == nil { // Validate has seen the others
+		if p, err := probe.Parse(link); err == nil { // Validate has refused invalid links
 			out = append(out, p)
 		}
 	}

@@ -18,9 +18,8 @@ type ProcessTarget struct {
 	Name string // of the process
 }
 
-// ProcessTargets says which target each process of this host has, or why it has
-// none: first those that match a target, then those in containers, then the
-// others. Kernel threads are left out.
+// ProcessTargets says which target each process of this host has, or why it has none. It lists processes that match a
+// target first, then processes in containers, then all other processes. It leaves out kernel threads.
 func (s Settings) ProcessTargets() ([]ProcessTarget, error) {
 	pids, err := procfs.Default.PIDs()
 	if err != nil {
@@ -32,7 +31,7 @@ func (s Settings) ProcessTargets() ([]ProcessTarget, error) {
 	for _, pid := range pids {
 		name, err := procfs.Default.Comm(pid)
 		if _, exeErr := procfs.Default.ExePath(pid); err != nil || procfs.Gone(exeErr) {
-			continue // ended, or of the kernel
+			continue // it has ended, or is a kernel thread
 		}
 		processes = append(processes,
 			ProcessTarget{Explanation: finder.Explain(pid), Name: strings.ToValidUTF8(name, "\uFFFD")})
@@ -52,7 +51,7 @@ func (p ProcessTarget) order() int {
 	}
 }
 
-// finder returns a finder of its own over the targets.
+// finder returns a new finder for the targets.
 func (s Settings) finder() (finder *target.Finder, closeFinder func()) {
 	cgroups := procfs.Default.Cgroups()
 	finder = target.NewFinder(target.Options{
@@ -61,8 +60,7 @@ func (s Settings) finder() (finder *target.Finder, closeFinder func()) {
 	return finder, func() { _ = cgroups.Close() }
 }
 
-// unmatched returns a sentence if there are targets and no process has one of
-// them, else "".
+// unmatched returns a sentence if there are targets and no process matches any, else "".
 func (s Settings) unmatched() string {
 	finder, closeFinder := s.finder()
 	defer closeFinder()
@@ -85,17 +83,17 @@ type DebugProcess struct {
 	Name        string `river:"name,attr"`
 	ContainerID string `river:"container_id,attr,optional"`
 	Target      string `river:"target,attr,optional"`     // the label set
-	MatchedBy   string `river:"matched_by,attr,optional"` // the label that names it
+	MatchedBy   string `river:"matched_by,attr,optional"` // the label by which the target matches
 	Reason      string `river:"reason,attr"`
 }
 
 func debugProcesses(args Settings) []DebugProcess {
 	if len(args.Targets) == 0 {
-		return nil // there is nothing to match
+		return nil // there are no targets to match
 	}
 	processes, err := args.ProcessTargets()
 	if err != nil {
-		return nil // the profiler fails of it too, and says so
+		return nil // the profiler fails in the same way, and reports it
 	}
 	shown := make([]DebugProcess, 0, min(len(processes), maxProcesses))
 	for _, p := range processes[:min(len(processes), maxProcesses)] {

@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// recordProcess makes a recording that a visitor of the page asks for, next to the session. It returns nil if the
-// process has used no CPU.
+// recordProcess makes a recording that a visitor of the page requests, independently of the session. It returns nil if
+// the process has used no CPU.
 func recordProcess(ctx context.Context, wanted flamegraph.Recording) (made *profile.Profile, err error) {
 	recorder, err := record.Open(record.Options{
 		Selection: record.Selection{PIDs: []uint32{wanted.PID}}, SampleRate: wanted.Rate, UserStacks: true,
@@ -36,7 +36,7 @@ func recordProcess(ctx context.Context, wanted flamegraph.Recording) (made *prof
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err // nobody waits for it any more
+		return nil, err // the visitor no longer waits for it
 	}
 	if recorded.Profile != nil {
 		pprof.SetTitle(recorded.Profile, wanted.Title())

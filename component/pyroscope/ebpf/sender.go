@@ -10,24 +10,24 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 )
 
-// Limits of the profiles on their way to the receivers.
+// Limits of the profiles that are being sent to the receivers.
 const (
 	sendWorkers   = 16                     // profiles handed over at the same time
 	queueProfiles = 1024                   // profiles waiting
 	queueBytes    = 64 << 20               // bytes waiting
-	sendTimeout   = 1 * time.Minute        // for one profile, attempts to repeat included
-	flushTimeout  = 4 * time.Second        // for all that waits, at the end
-	giveUpTimeout = 500 * time.Millisecond // for receivers to notice that it is over
+	sendTimeout   = 1 * time.Minute        // for one profile, including retries
+	flushTimeout  = 4 * time.Second        // for all waiting profiles, at the end
+	giveUpTimeout = 500 * time.Millisecond // for receivers to notice that their context has ended
 )
 
-// outgoing is a profile on its way.
+// outgoing is a profile to be sent.
 type outgoing struct {
 	labels labels.Labels
 	raw    []byte
 }
 
-// sender hands profiles to the receivers without making the caller wait. What is
-// too much for slow receivers is dropped, the oldest first, and counted.
+// sender hands profiles to the receivers without making the caller wait. If receivers are too slow, it drops and counts
+// the oldest profiles.
 type sender struct {
 	receivers pyroscope.Appendable
 	ctx       context.Context // of every Append
@@ -39,10 +39,10 @@ type sender struct {
 	queue   []outgoing
 	bytes   int
 	closed  bool
-	passed  uint64 // that all receivers have taken
+	passed  uint64 // taken by all receivers
 	dropped uint64 // not handed over
 	failed  uint64 // refused by a receiver
-	lastErr error  // why, the newest
+	lastErr error  // newest reason
 }
 
 // newSender starts the workers. close must be called to stop them.
@@ -72,13 +72,13 @@ func (s *sender) add(o outgoing) {
 // pop takes the oldest profile from the queue, which must not be empty.
 func (s *sender) pop() outgoing {
 	o := s.queue[0]
-	s.queue[0] = outgoing{} // let go of its memory
+	s.queue[0] = outgoing{} // release its memory
 	s.queue = s.queue[1:]
 	s.bytes -= len(o.raw)
 	return o
 }
 
-// next waits for a profile. It returns false when there will be none.
+// next waits for a profile. It returns false if there will be no further profiles.
 func (s *sender) next() (outgoing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,10 +124,10 @@ func (s *sender) count(n *uint64, err error) {
 	}
 }
 
-// troubles is what became of profiles since the last call of takeTroubles.
+// troubles are the results of sending since the last call of takeTroubles.
 type troubles struct {
 	passed, dropped, failed uint64
-	err                     error // of a failed one
+	err                     error // of a failed profile
 }
 
 func (s *sender) takeTroubles() troubles {
@@ -138,8 +138,8 @@ func (s *sender) takeTroubles() troubles {
 	return t
 }
 
-// close hands over what waits, for at most about flushTimeout, and stops the workers.
-// A receiver that ignores the end of its context may keep its worker.
+// close hands over the waiting profiles, for at most about flushTimeout, and stops the workers. A receiver that ignores
+// the end of its context may keep its worker.
 func (s *sender) close() {
 	s.mu.Lock()
 	s.closed = true

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// status is what a component shows of itself, in debug info and on its page, next to its
-// figures, which are in metrics.
+// status is the state of a component that debug info and its page show, in addition to the figures in metrics.
 type status struct {
 	args    Settings  // the newest
-	targets []string  // usable ones of args
+	targets []string  // usable targets of args
 	started time.Time // of the session; zero if none runs
-	rate    int       // samples per second and CPU now; 0: no session has begun
+	rate    int       // current samples per second and CPU; 0: no session has started
 	cost    cost      // of profiling in the last round; 0 without a limit
 	memory  int64     // bytes that profiling took at the end of the last round
 }
@@ -22,14 +21,14 @@ type statusBoard struct {
 	current status
 }
 
-// publish makes a change to the status, which must not call the board.
+// publish applies a change to the status. change must not call the board.
 func (b *statusBoard) publish(change func(*status)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change(&b.current)
 }
 
-// read returns the status as it is now, for the caller to keep.
+// read returns a copy of the current status.
 func (b *statusBoard) read() status {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,7 +1,7 @@
 package ebpf
 
-// UnusedArguments are accepted so that a configuration written for an Agent or an
-// Alloy loads, and have no effect. A nil field was not set.
+// UnusedArguments are accepted so that a configuration written for the Agent or Alloy loads, but they have no effect. A
+// nil field was not set.
 type UnusedArguments struct {
 	// Tuning of caches and tables that this profiler does not have.
 	PIDCacheSize      *int `river:"pid_cache_size,attr,optional"`
@@ -23,7 +23,7 @@ type UnusedArguments struct {
 	GoEnabled     *bool `river:"go_enabled,attr,optional"`
 
 	// Other sources of samples.
-	LoadProbe *bool `river:"load_probe,attr,optional"` // for programs of others to call; probe_links needs no program
+	LoadProbe *bool `river:"load_probe,attr,optional"` // a program for other tools to call; probe_links needs none
 
 	// Other behaviour.
 	GoTableFallback           *bool `river:"go_table_fallback,attr,optional"`
@@ -46,9 +46,8 @@ type DebugInfoArguments struct {
 	WorkerNum             *int  `river:"worker_num,attr,optional"`
 }
 
-// withoutEffect returns the names of the arguments that ask for something that
-// does not happen here. Asking for what happens anyway, such as ruby_enabled =
-// false, is no reason to warn.
+// withoutEffect returns the names of the arguments whose values ask for a behaviour that this profiler does not have.
+// An argument that asks for existing behaviour, such as ruby_enabled = false, is no reason to warn.
 func (u *UnusedArguments) withoutEffect() []string {
 	var names asked
 	names.add("pid_cache_size", isSet(u.PIDCacheSize))

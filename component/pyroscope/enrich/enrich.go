@@ -1,5 +1,5 @@
-// Package enrich is the component pyroscope.enrich: it gives profiles labels of
-// the discovery target with which they share one label's value.
+// Package enrich is the component pyroscope.enrich: it adds the labels of a discovery target to profiles that share the
+// value of one label with the target.
 package enrich
 
 import (
@@ -28,12 +28,12 @@ func Registration() component.Registration {
 type Arguments struct {
 	Targets            []discovery.Target     `river:"targets,attr"`
 	TargetMatchLabel   string                 `river:"target_match_label,attr"`
-	ProfilesMatchLabel string                 `river:"profiles_match_label,attr,optional"` // "": as that of targets
+	ProfilesMatchLabel string                 `river:"profiles_match_label,attr,optional"` // "": TargetMatchLabel
 	LabelsToCopy       []string               `river:"labels_to_copy,attr,optional"`       // none: all
 	ForwardTo          []pyroscope.Appendable `river:"forward_to,attr"`
 }
 
-// Exports is what pyroscope.enrich offers to others.
+// Exports are the values of pyroscope.enrich that other components can refer to.
 type Exports struct {
 	Receiver pyroscope.Appendable `river:"receiver,attr"`
 }
@@ -45,11 +45,11 @@ type Component struct {
 	table  atomic.Pointer[table]
 }
 
-// table is one state of the arguments.
+// table is an immutable form of the arguments.
 type table struct {
 	match   string
 	copied  []string
-	targets map[string]discovery.Target // by the value of the label that must match
+	targets map[string]discovery.Target // by the value of the match label
 }
 
 // New makes the component and exports its receiver.
@@ -106,8 +106,8 @@ func (c *Component) AppendIngest(ctx context.Context, profile *pyroscope.Incomin
 	return c.fanout.Appender().AppendIngest(ctx, &enriched)
 }
 
-// enrich adds the labels of the target that matches, over those that are there. A
-// profile without the label, or with a value that no target has, stays as it is.
+// enrich adds the labels of the matching target and overwrites labels of the same name. A profile without the match
+// label, or with a value that no target has, stays unchanged.
 func (t *table) enrich(in labels.Labels) labels.Labels {
 	target := t.targets[in.Get(t.match)]
 	if target == nil {

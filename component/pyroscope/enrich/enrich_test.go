@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 )
 
-// receiver keeps the labels of what it gets.
+// receiver keeps the labels of the profiles it receives.
 type receiver struct{ got []labels.Labels }
 
 func (r *receiver) Appender() pyroscope.Appender { return r }

@@ -1,6 +1,5 @@
-// Package limits makes a pprof profile fit a Pyroscope server. The server refuses large
-// profiles, and cuts others without a word. Here they are split into several profiles,
-// or cut so that the profile shows it.
+// Package limits makes a pprof profile fit a Pyroscope server. The server refuses large profiles, and truncates deep
+// stacks silently. This package splits a profile into several, or cuts stacks and marks the cut.
 package limits
 
 import (
@@ -16,35 +15,33 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Limits are those of one profile.
+// Limits are the limits of one profile.
 type Limits struct {
 	Bytes   int // uncompressed
 	Samples int
-	Depth   int // locations of a stack
+	Depth   int // locations in a stack
 }
 
-// Server returns the limits of a Pyroscope server with its defaults, or a little less: it
-// refuses a profile that is bigger than the burst of its rate limit, 2 MB, at any rate.
+// Server returns the limits of a Pyroscope server with its defaults, or slightly lower values. Even without other
+// traffic, the server refuses a profile bigger than the burst of its rate limit, 2 MB.
 func Server() Limits { return Limits{Bytes: 1_900_000, Samples: 16_000, Depth: 1_000} }
 
-// maxUncompressed bounds a profile that is looked at, in bytes.
+// maxUncompressed bounds the profiles that Split decodes, in bytes.
 const maxUncompressed = 64 << 20
 
-// The fewest bytes of a sample: its tag and length, a location and a value with
-// theirs.
+// minSampleBytes is the smallest size of a sample: a tag and a length for the sample, the location and the value each.
 const minSampleBytes = 8
 
 var errTooBig = fmt.Errorf("profile of more than %d MiB uncompressed", maxUncompressed>>20)
 
-// Split returns a profile as profiles that keep to the limits. It returns raw alone if
-// that does, or if it cannot be read, which the server will say. Each part gets a time
-// of its own, because Pyroscope drops a second profile of the same labels and
-// millisecond. An error says that the profile is too big to be decoded.
+// Split splits a profile into profiles that keep to the limits. It returns raw unchanged if raw keeps to them, or if
+// raw cannot be decoded, which the server will report. Each part gets its own time, because Pyroscope drops a second
+// profile with the same labels and millisecond. An error says that the profile is too big to be decoded.
 //
-// A stack that is too deep loses frames in its middle, and a frame there says how many.
-// The root says which program it is, the leaf where its time goes, and between them so
-// deep a stack is mostly recursion. Pyroscope would cut off the leaf. A stack whose names
-// alone exceed the limit in bytes is shortened in the same way.
+// Split cuts frames out of the middle of a stack that is too deep, and puts a frame there that says how many are
+// missing. The root identifies the program, the leaf shows where its time goes, and the middle of such a deep stack is
+// mostly recursion. Pyroscope would cut off the leaf. Split shortens a stack in the same way if its names exceed the
+// limit in bytes by themselves.
 func (l Limits) Split(raw []byte, now time.Time) ([][]byte, error) {
 	plain, err := gunzip(raw)
 	switch {
@@ -71,7 +68,7 @@ func (l Limits) Split(raw []byte, now time.Time) ([][]byte, error) {
 	return parts, nil
 }
 
-// gunzip returns a profile without its compression, if it has one.
+// gunzip returns a profile uncompressed. An uncompressed profile is returned unchanged.
 func gunzip(raw []byte) ([]byte, error) {
 	if len(raw) < 2 || raw[0] != 0x1f || raw[1] != 0x8b {
 		return raw, nil
@@ -88,8 +85,7 @@ func gunzip(raw []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// fits reports whether a profile keeps to the limits, without decoding it. Bytes that
-// are not a profile fit.
+// fits reports whether a profile keeps to the limits, without decoding it. Bytes that are not a profile fit.
 func (l Limits) fits(plain []byte) bool {
 	if len(plain) > l.Bytes {
 		return false
@@ -115,13 +111,13 @@ func (l Limits) fits(plain []byte) bool {
 	return true
 }
 
-// Fields of pprof's Profile and Sample.
+// Field numbers in pprof's Profile and Sample.
 const (
 	fieldSample   = 2
 	fieldLocation = 1
 )
 
-// field splits off the first field of a message. rest is nil if it has none.
+// field splits off the first field of a message. rest is nil if there is no valid field.
 func field(message []byte) (number protowire.Number, kind protowire.Type, value, rest []byte) {
 	number, kind, n := protowire.ConsumeTag(message)
 	if n < 0 {
@@ -162,12 +158,12 @@ func depth(sample []byte) int {
 	return count
 }
 
-// cutter cuts frames out of the stacks of a profile, and puts a frame in their place that
-// says how many, and why.
+// cutter cuts frames out of the stacks of a profile. In their place it puts a frame that says how many are missing, and
+// why.
 type cutter struct {
 	profile *profile.Profile
-	marks   map[string]*profile.Location // by what they say
-	missing map[*profile.Location]int    // frames that a mark stands for
+	marks   map[string]*profile.Location // by the marks' names
+	missing map[*profile.Location]int    // number of frames that a mark replaces
 }
 
 func newCutter(p *profile.Profile) *cutter {
@@ -209,8 +205,8 @@ func thousands(n int) string {
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
-// pseudoLocation adds a location that is a name only. It has a mapping, because
-// Pyroscope drops samples with locations without one.
+// pseudoLocation adds a location that has only a name. It also gets a mapping, because Pyroscope drops samples whose
+// locations have none.
 func pseudoLocation(p *profile.Profile, name string) *profile.Location {
 	function := &profile.Function{ID: 1, Name: name}
 	for _, f := range p.Function {
@@ -230,8 +226,7 @@ func pseudoLocation(p *profile.Profile, name string) *profile.Location {
 	return location
 }
 
-// encode returns profiles of the samples, as many as it takes, each a millisecond
-// after the one before.
+// encode returns the samples in as many profiles as they need, each a millisecond later than the previous one.
 func (l Limits) encode(p *profile.Profile, cut *cutter) ([][]byte, error) {
 	samples, start := p.Sample, p.TimeNanos
 	defer func() { p.Sample, p.TimeNanos = samples, start }()
@@ -242,7 +237,7 @@ func (l Limits) encode(p *profile.Profile, cut *cutter) ([][]byte, error) {
 		var plain bytes.Buffer
 		tooMany := len(p.Sample) > l.Samples
 		if !tooMany {
-			part, err := profile.Merge([]*profile.Profile{p}) // leaves out what the samples do not need
+			part, err := profile.Merge([]*profile.Profile{p}) // leaves out everything that the samples do not refer to
 			if err != nil {
 				return nil, err
 			}
@@ -268,18 +263,17 @@ func (l Limits) encode(p *profile.Profile, cut *cutter) ([][]byte, error) {
 	return parts, nil
 }
 
-// fewestFrames are left of a stack that is too big by itself.
+// fewestFrames is the smallest depth to which halve cuts a stack.
 const fewestFrames = 4
 
-// halve cuts the stack of the only sample of p to half its depth. It reports false if
-// few frames are left.
+// halve cuts the stack of the only sample of p to half its depth. It returns false if the stack is already too short.
 func (l Limits) halve(p *profile.Profile, cut *cutter) bool {
 	sample := p.Sample[0]
 	depth := len(sample.Location) / 2
 	if depth < fewestFrames {
 		return false
 	}
-	whole := *sample // the sample is the caller's
+	whole := *sample // do not modify the caller's sample
 	p.Sample = []*profile.Sample{&whole}
 	cut.shorten(&whole, depth, fmt.Sprintf("Pyroscope takes %s bytes", thousands(l.Bytes)))
 	return true

@@ -14,12 +14,10 @@ type Arguments struct {
 	HTTP      Server                 `river:"http,block,optional"`
 	ForwardTo []pyroscope.Appendable `river:"forward_to,attr"`
 
-	// GracefulShutdownTimeout is how long requests in flight are waited for when the
-	// server ends.
+	// GracefulShutdownTimeout is how long a stopping server waits for requests in flight.
 	GracefulShutdownTimeout time.Duration `river:"graceful_shutdown_timeout,attr,optional"`
 
-	// Accepted without effect: no profile comes by gRPC, and debug information is not
-	// received.
+	// Accepted without effect: the component receives no profiles over gRPC, and no debug information.
 	GRPC                   *GRPC         `river:"grpc,block,optional"`
 	DebugInfoUploadTimeout time.Duration `river:"debug_info_upload_timeout,attr,optional"`
 }
@@ -38,7 +36,7 @@ type GRPC struct {
 	TLS                        *TLS          `river:"tls,block,optional"`
 }
 
-// Server says where and how the component listens.
+// Server configures where the component listens, and the server's limits.
 type Server struct {
 	ListenAddress      string        `river:"listen_address,attr,optional"` // "": all addresses
 	ListenPort         int           `river:"listen_port,attr,optional"`    // 0: the kernel chooses
@@ -73,7 +71,7 @@ func (a *Arguments) Validate() error {
 	return nil
 }
 
-// withoutEffect returns the names of the arguments that do nothing here.
+// withoutEffect returns the names of the arguments that are set but have no effect here.
 func (a *Arguments) withoutEffect() []string {
 	var names []string
 	if a.GRPC != nil {

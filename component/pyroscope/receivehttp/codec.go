@@ -10,18 +10,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A decoded message takes about a hundred bytes of memory however short it is, so a
-// request may be made of no more messages (series, labels, samples) than
-// freeMessages and one for each bytesPerMessage of its size.
+// A decoded message takes about a hundred bytes of memory even if it is empty. A request may therefore hold at most
+// freeMessages messages (series, labels, samples), plus one for each bytesPerMessage of its size.
 const (
 	freeMessages    = 1024
 	bytesPerMessage = 64
 )
 
-// codec decodes requests, and refuses those of very many empty messages.
+// codec decodes requests, and refuses requests that consist of very many empty messages.
 type codec struct{ name string }
 
-// codecs are the codecs that connect has by itself.
+// codecs replaces the codecs that connect has by default.
 func codecs() connect.Option {
 	return connect.WithOptions(connect.WithCodec(codec{"proto"}), connect.WithCodec(codec{"json"}),
 		connect.WithCodec(codec{"json; charset=utf-8"}))
@@ -61,14 +60,14 @@ func (c codec) Unmarshal(data []byte, message any) error {
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
 }
 
-// messages counts the fields of a message that may be messages, and theirs, down to a
-// number of levels.
+// messages counts the fields of a message that may be messages, and recursively the fields of these, down to a number
+// of levels.
 func messages(data []byte, levels int) int {
 	count := 0
 	for levels > 0 && len(data) > 0 {
 		number, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
-			return count // Unmarshal says what is wrong
+			return count // Unmarshal reports the error
 		}
 		size := protowire.ConsumeFieldValue(number, kind, data[n:])
 		if size < 0 {

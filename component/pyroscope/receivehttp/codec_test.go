@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzCodec decodes any bytes: what comes out has no more messages than the bytes allow.
+// FuzzCodec decodes arbitrary bytes: the result has at most as many messages as the size allows.
 func FuzzCodec(f *testing.F) {
 	request := &pushv1.PushRequest{Series: []*pushv1.RawProfileSeries{{
 		Labels:  []*typesv1.LabelPair{{Name: "a", Value: "b"}, {}},

@@ -29,12 +29,12 @@ func (c *Component) handler(readTimeout time.Duration) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+ingestPath, c.ingest)
 	path, push := pushv1connect.NewPusherServiceHandler(pusher{c}, connect.WithReadMaxBytes(MaxRequest),
-		connect.WithCompression("gzip", nil, nil), codecs()) // bodies come here decompressed
+		connect.WithCompression("gzip", nil, nil), codecs()) // bodies arrive here decompressed
 	mux.Handle("POST "+path, push)
 	return c.room.bound(mux, readTimeout)
 }
 
-// pusher takes profiles of the push API.
+// pusher receives profiles over the push API.
 type pusher struct{ c *Component }
 
 // Push implements pushv1connect.PusherServiceHandler.
@@ -63,8 +63,8 @@ func (p pusher) Push(ctx context.Context,
 	}
 }
 
-// answer returns the HTTP status that a client gets for what receivers say to its profiles. It may send them again
-// after 500 only: when no receiver has taken one of them, and not all will refuse them for ever.
+// answer returns the HTTP status for a client, given the receivers' answers to its profiles. Clients retry only after
+// 500, so it returns 500 only if no receiver has taken a profile and at least one may take it later.
 func (c *Component) answer(got *pyroscope.Answers) int {
 	err := got.Err()
 	if err == nil {
@@ -84,7 +84,7 @@ func (c *Component) answer(got *pyroscope.Answers) int {
 	}
 }
 
-// ingest takes profiles of the older API, in whatever format they are.
+// ingest receives profiles over the older API, in any format.
 func (c *Component) ingest(w http.ResponseWriter, r *http.Request) {
 	set, err := labelset.Parse(r.URL.Query().Get("name"))
 	if err != nil {
@@ -112,8 +112,8 @@ func (c *Component) ingest(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// withServiceName names the service after the profile if the client names none;
-// else the profile's name stays to be seen as the application's.
+// withServiceName uses the profile's name as service_name if the client sets none; otherwise it keeps the profile's
+// name as app_name.
 func withServiceName(set map[string]string) labels.Labels {
 	b := labels.NewBuilder(labels.FromMap(set))
 	if set[labelServiceName] == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 )
 
-// TLS has the server speak TLS.
+// TLS makes the server use TLS.
 type TLS struct {
 	Cert         string            `river:"cert_pem,attr,optional"`
 	CertFile     string            `river:"cert_file,attr,optional"`
@@ -21,8 +21,8 @@ type TLS struct {
 	ClientAuth   config.ClientAuth `river:"client_auth_type,attr,optional"`
 	ClientCA     string            `river:"client_ca,attr,optional"`
 	ClientCAFile string            `river:"client_ca_file,attr,optional"`
-	CipherSuites cipherSuites      `river:"cipher_suites,attr,optional"` // names with commas between them
-	MinVersion   tlsVersion        `river:"min_version,attr,optional"`   // VersionTLS12, for one
+	CipherSuites cipherSuites      `river:"cipher_suites,attr,optional"` // names, separated by commas
+	MinVersion   tlsVersion        `river:"min_version,attr,optional"`   // for example VersionTLS12
 }
 
 // Validate implements river.Validator.
@@ -86,11 +86,11 @@ func (c *cipherSuites) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// HTTP2 are the settings of HTTP/2, which is always spoken; without TLS, to clients
-// that know it. Zero is what net/http does by default.
+// HTTP2 are the settings of HTTP/2, which is always enabled; without TLS, for clients that start with it. Zero means
+// net/http's default.
 type HTTP2 struct {
 	Enabled                      bool `river:"enabled,attr,optional"`      // has no effect
-	MaxHandlers                  int  `river:"max_handlers,attr,optional"` // has no effect, in Alloy neither
+	MaxHandlers                  int  `river:"max_handlers,attr,optional"` // has no effect, also not in Alloy
 	MaxConcurrentStreams         int  `river:"max_concurrent_streams,attr,optional"`
 	MaxDecoderHeaderTableSize    int  `river:"max_decoder_header_table_size,attr,optional"`
 	MaxEncoderHeaderTableSize    int  `river:"max_encoder_header_table_size,attr,optional"`

@@ -1,6 +1,5 @@
-// Package receivehttp is the component pyroscope.receive_http: a server that takes
-// profiles from Pyroscope's clients, over the push API and over POST /ingest, and
-// forwards them.
+// Package receivehttp is the component pyroscope.receive_http: a server that receives profiles from Pyroscope's
+// clients, over the push API and over POST /ingest, and forwards them.
 package receivehttp
 
 import (
@@ -27,7 +26,7 @@ import (
 // Name is the component's name in River.
 const Name = "pyroscope.receive_http"
 
-// retryListen is how long to wait after an address could not be had.
+// retryListen is the wait after the component could not listen on its address.
 const retryListen = 5 * time.Second
 
 // Registration returns what a host needs to offer the component.
@@ -46,7 +45,7 @@ type Component struct {
 	updates *mailbox.Mailbox[Arguments]
 	room    *room
 	partial prometheus.Counter
-	addr    atomic.Value // string: where it listens; "" if it does not
+	addr    atomic.Value // string: the address it listens on; "" if it does not listen
 }
 
 // New makes a component that listens once Run is called.
@@ -74,7 +73,7 @@ func (c *Component) Update(args component.Arguments) error {
 	return nil
 }
 
-// Run implements component.Component. An address that cannot be had is tried again.
+// Run implements component.Component. If it cannot listen on its address, it tries again.
 func (c *Component) Run(ctx context.Context) error {
 	var args Arguments
 	var running *server
@@ -154,7 +153,7 @@ func (c *Component) startServer(args Arguments) (*server, error) {
 	go func() {
 		defer close(s.done)
 		if secure == nil {
-			_ = s.http.Serve(listener) // ends when it is stopped
+			_ = s.http.Serve(listener) // returns when the server is stopped
 		} else {
 			_ = s.http.ServeTLS(listener, "", "")
 		}
@@ -162,8 +161,7 @@ func (c *Component) startServer(args Arguments) (*server, error) {
 	return s, nil
 }
 
-// stop waits for requests in flight, then cuts them off. A nil server is one
-// that has been stopped.
+// stop waits for requests in flight, then closes their connections. It accepts a nil server.
 func (s *server) stop() {
 	if s == nil {
 		return
@@ -171,7 +169,7 @@ func (s *server) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
-		_ = s.http.Close() // nothing is left to save
+		_ = s.http.Close() // the error does not matter any longer
 	}
 	<-s.done
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 )
 
-// receiver keeps what it gets and answers err.
+// receiver keeps the profiles it receives and answers err.
 type receiver struct {
 	mu       sync.Mutex
 	labels   []labels.Labels

@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// Bounds of what clients send.
+// Bounds of requests.
 const (
 	MaxRequest  = 64 << 20        // bytes of a request, decompressed
 	MaxInFlight = 128 << 20       // bytes of all requests that are not answered yet, decompressed
@@ -24,23 +24,23 @@ const (
 	MaxHeader   = 64 << 10        // bytes of a request's headers
 )
 
-// retryAfter is when to try again, in seconds, where there was no room.
+// retryAfter is the Retry-After value, in seconds, of an answer to a request without room.
 const retryAfter = "5"
 
-// maxRead bounds what one Read takes before it is counted, in bytes.
+// maxRead bounds the bytes that one Read reads before they are counted.
 const maxRead = 64 << 10
 
 var (
 	errNoRoom = connect.NewError(connect.CodeUnavailable,
 		errors.New("other requests hold all room for profiles; try again later"))
-	// Not CodeResourceExhausted: that is status 429, after which clients send it again.
+	// Not CodeResourceExhausted: clients send a request again after its status 429.
 	errTooLong = connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("request of more than %d MiB", MaxRequest>>20))
 )
 
-// room is what the bodies of all requests may hold together.
+// room bounds the memory for the bodies of all requests together.
 type room struct {
 	size     int64
-	bodyTime time.Duration // for a body where the server has no bound
+	bodyTime time.Duration // for a body if the server has no read timeout
 	held     atomic.Int64
 	refused  prometheus.Counter
 }
@@ -66,8 +66,7 @@ func (r *room) take(n int64) bool {
 	return true
 }
 
-// bound has the bodies of requests to next take room as they are read, and give it
-// back when next returns.
+// bound makes the bodies of requests to next take room as they are read. It frees the room when next returns.
 func (r *room) bound(next http.Handler, readTimeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if readTimeout == 0 {
@@ -84,9 +83,8 @@ func (r *room) bound(next http.Handler, readTimeout time.Duration) http.Handler 
 	})
 }
 
-// unpacks reports whether a request of the push API is decompressed here, where its
-// bytes are counted as they appear. Of gRPC, single messages are compressed; those
-// are refused.
+// unpacks reports whether bound decompresses a request of the push API itself, to count its bytes as they appear. gRPC
+// compresses single messages instead; a gRPC request with compressed messages is refused.
 func unpacks(req *http.Request) bool {
 	return req.URL.Path != ingestPath && req.Header.Get("Content-Encoding") == "gzip" &&
 		!strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc")
@@ -95,8 +93,8 @@ func unpacks(req *http.Request) bool {
 // body is the body of a request, decompressed.
 type body struct {
 	source io.ReadCloser // the body as sent
-	from   io.Reader     // what is read: source, or what decompresses it
-	packed bool          // from is yet to be made
+	from   io.Reader     // the reader for Read: source, or a decompressor of it
+	packed bool          // from has not been created yet
 	room   *room
 	header http.Header // of the answer
 	held   int64
@@ -107,7 +105,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.packed {
 		unpacked, err := gzip.NewReader(b.source)
 		if err != nil {
-			return 0, err // io.EOF of an empty body too
+			return 0, err // io.EOF also for an empty body
 		}
 		b.from, b.packed = unpacked, false
 	}

@@ -33,7 +33,7 @@ func startWithRoom(t *testing.T, config Server, size int64) (c *Component, addr 
 	return c, c.listening(t)
 }
 
-// zeros is a body of left zeros; what is after them waits until release is closed.
+// zeros is a body of left zeros; its end waits until release is closed.
 type zeros struct {
 	left    int
 	release <-chan struct{}
@@ -70,8 +70,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Slow requests hold no more than the room, plain or compressed; the others are asked to
-// come again, and have room once the slow ones have ended.
+// Slow requests hold at most the room, plain or compressed; further requests are asked to retry, and have room after
+// the slow ones have ended.
 func TestRoom(t *testing.T) {
 	const size, each, clients = 32 << 20, 4 << 20, 32
 	for path, body := range map[string]func(release <-chan struct{}) io.Reader{

@@ -8,13 +8,12 @@ import (
 	"github.com/headwater/headwater/component/common/relabel"
 )
 
-// cache remembers what the rules make of label sets; of too many, those that were
-// used last.
+// cache remembers the results of the rules for label sets. It evicts the least recently used results.
 type cache struct {
 	program relabel.Program
 	size    int
 	known   map[string]*list.Element // by the bytes of the labels
-	order   *list.List               // of *result, the one used last in front
+	order   *list.List               // of *result, the most recently used in front
 }
 
 type result struct {
@@ -27,7 +26,7 @@ func newCache(program relabel.Program, size int) *cache {
 	return &cache{program: program, size: size, known: map[string]*list.Element{}, order: list.New()}
 }
 
-// get returns what the rules make of in, and whether that was known.
+// get returns the cached result for in. hit reports whether there is one.
 func (c *cache) get(in labels.Labels) (out labels.Labels, kept, hit bool) {
 	key := in.Bytes(nil)
 	if e, found := c.known[string(key)]; found {

@@ -1,5 +1,5 @@
-// Package relabel is the component pyroscope.relabel: it changes the labels of
-// profiles, and drops some profiles, by Prometheus' relabeling rules.
+// Package relabel is the component pyroscope.relabel: it applies Prometheus' relabeling rules to profiles, which change
+// labels and drop profiles.
 package relabel
 
 import (
@@ -29,7 +29,7 @@ type Arguments struct {
 	MaxCacheSize int                    `river:"max_cache_size,attr,optional"` // label sets whose result is remembered
 }
 
-// Exports is what pyroscope.relabel offers to others.
+// Exports are the values of pyroscope.relabel that other components can refer to.
 type Exports struct {
 	Receiver pyroscope.Appendable `river:"receiver,attr"`
 	Rules    relabel.Rules        `river:"rules,attr"`
@@ -89,7 +89,7 @@ func (c *Component) Update(args component.Arguments) error {
 	return nil
 }
 
-// Run implements component.Component. The work is done by those who append.
+// Run implements component.Component. Append and AppendIngest do the work.
 func (c *Component) Run(ctx context.Context) error {
 	<-ctx.Done()
 	c.exited.Store(true)
@@ -99,7 +99,7 @@ func (c *Component) Run(ctx context.Context) error {
 // Appender implements pyroscope.Appendable.
 func (c *Component) Appender() pyroscope.Appender { return c }
 
-// Append implements pyroscope.Appender. A profile that the rules drop is no error.
+// Append implements pyroscope.Appender. It returns no error for a profile that the rules drop.
 func (c *Component) Append(ctx context.Context, in labels.Labels, samples []*pyroscope.RawSample) error {
 	out, kept, err := c.relabel(in)
 	if err != nil || !kept {
@@ -119,7 +119,7 @@ func (c *Component) AppendIngest(ctx context.Context, profile *pyroscope.Incomin
 	return c.fanout.Appender().AppendIngest(ctx, &changed)
 }
 
-// relabel applies the rules. A profile without labels passes as it is.
+// relabel applies the rules. A profile without labels passes unchanged.
 func (c *Component) relabel(in labels.Labels) (out labels.Labels, kept bool, err error) {
 	if c.exited.Load() {
 		return in, false, fmt.Errorf("%s has exited", c.id)

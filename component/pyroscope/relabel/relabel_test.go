@@ -39,7 +39,7 @@ const rules = `
 		action = "labeldrop"
 	}`
 
-// receiver keeps the labels of what it gets.
+// receiver keeps the labels of the profiles it receives.
 type receiver struct {
 	mu  sync.Mutex
 	got []string

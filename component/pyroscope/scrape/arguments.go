@@ -26,8 +26,8 @@ type Arguments struct {
 	ScrapeTimeout  time.Duration       `river:"scrape_timeout,attr,optional"`
 	Scheme         string              `river:"scheme,attr,optional"`
 
-	// DeltaProfilingDuration is how long a profile that is taken while it is asked
-	// for lasts, 0 for a second less than ScrapeInterval.
+	// DeltaProfilingDuration is the duration of a profile that the program takes during the request. 0 means one second
+	// less than ScrapeInterval.
 	DeltaProfilingDuration time.Duration `river:"delta_profiling_duration,attr,optional"`
 
 	HTTPClient config.HTTPClientConfig `river:",squash"`
@@ -35,13 +35,13 @@ type Arguments struct {
 	Clustering Clustering              `river:"clustering,block,optional"`
 }
 
-// Clustering is accepted because Grafana Agent has it. There is no cluster here:
-// every target is this program's.
+// Clustering is accepted because Grafana Agent has it. There is no cluster here: this program scrapes every target
+// itself.
 type Clustering struct {
 	Enabled bool `river:"enabled,attr"`
 }
 
-// Profiling says which profiles are asked for.
+// Profiling selects the profiles to request.
 type Profiling struct {
 	PathPrefix        string   `river:"path_prefix,attr,optional"`
 	Memory            Profile  `river:"profile.memory,block,optional"`
@@ -56,14 +56,14 @@ type Profiling struct {
 	Custom            []Custom `river:"profile.custom,block,optional"`
 }
 
-// Profile says where a kind of profile is.
+// Profile configures one kind of profile.
 type Profile struct {
 	Enabled bool   `river:"enabled,attr,optional"`
 	Path    string `river:"path,attr,optional"`
-	Delta   bool   `river:"delta,attr,optional"` // it is taken while it is asked for: the request says how long
+	Delta   bool   `river:"delta,attr,optional"` // the program takes it during the request, which says how long
 }
 
-// Custom is a kind of profile of the user's own.
+// Custom is a user-defined kind of profile.
 type Custom struct {
 	Name    string `river:",label"`
 	Enabled bool   `river:"enabled,attr"`
@@ -86,23 +86,22 @@ func (p *Profiling) SetToDefault() {
 	}
 }
 
-// kind is one kind of profile to ask for.
+// kind is one kind of profile to request.
 type kind struct {
 	name  string // value of the label __name__
 	block string // profile.NAME, as it is configured
 	Profile
-	// cumulative: the program counts from its start, so that what is sent is the
-	// difference to the profile before.
+	// cumulative: the program counts from its start; the component sends the difference from the previous profile.
 	cumulative bool
 }
 
-// enabled returns the kinds of profiles that are asked for, sorted by name.
+// enabled returns the kinds of profiles to request, sorted by name.
 func (p *Profiling) enabled() []kind {
 	all := []kind{
 		{"memory", "memory", p.Memory, true}, {"block", "block", p.Block, true}, {"mutex", "mutex", p.Mutex, true},
 		{"goroutine", "goroutine", p.Goroutine, false}, {"process_cpu", "process_cpu", p.ProcessCPU, false},
 		{"fgprof", "fgprof", p.FGProf, false},
-		// That godeltaprof was used is not to be seen: its profiles are differences.
+		// Profiles of godeltaprof are differences already, and get the usual names.
 		{"memory", "godeltaprof_memory", p.GoDeltaProfMemory, false},
 		{"mutex", "godeltaprof_mutex", p.GoDeltaProfMutex, false},
 		{"block", "godeltaprof_block", p.GoDeltaProfBlock, false},
@@ -121,7 +120,7 @@ func (p *Profiling) enabled() []kind {
 	return all
 }
 
-// twice says which enabled kinds have one name, so that a server adds up what both count.
+// twice returns a warning for each pair of enabled kinds with the same name: a server adds up their values.
 func (p *Profiling) twice() []string {
 	var all []string
 	for i, kinds := 0, p.enabled(); i < len(kinds); i++ {
@@ -171,8 +170,7 @@ func (a *Arguments) Validate() error {
 	return a.HTTPClient.Validate()
 }
 
-// deltaSeconds is the duration that is asked for, of profiles that the program takes
-// during the request.
+// deltaSeconds is the requested duration of profiles that the program takes during the request.
 func (a *Arguments) deltaSeconds() int {
 	if a.DeltaProfilingDuration > 0 {
 		return int(a.DeltaProfilingDuration / time.Second)
@@ -180,7 +178,7 @@ func (a *Arguments) deltaSeconds() int {
 	return int(a.ScrapeInterval/time.Second) - 1
 }
 
-// timeout is how long a request for k may take.
+// timeout is the time limit of a request for k.
 func (a *Arguments) timeout(k kind) time.Duration {
 	if k.Delta {
 		return time.Duration(a.deltaSeconds())*time.Second + a.ScrapeTimeout

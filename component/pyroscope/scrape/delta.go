@@ -8,18 +8,17 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// cumulativeTypes are the values that Go counts from the start of a program. The
-// others, such as inuse_space, are of the moment and stay as they are.
+// cumulativeTypes are the values that Go counts from the start of a program. All other values, such as inuse_space,
+// describe the current state and stay unchanged.
 var cumulativeTypes = []string{"alloc_objects", "alloc_space", "contentions", "delay"}
 
-// delta makes differences of successive profiles of one endpoint.
+// delta computes differences of successive profiles of one endpoint.
 type delta struct {
 	last *profile.Profile
 }
 
-// next returns what has been added since the profile before, as gzipped pprof. Of
-// the first profile it returns nothing. A program that counts less than before was
-// restarted: all that it has counted since is new.
+// next returns the values added since the previous profile, as gzipped pprof. It returns nil for the first profile. A
+// program whose counts have decreased was restarted: next then returns its whole profile.
 func (d *delta) next(raw []byte) ([]byte, error) {
 	current, err := profile.Parse(bytes.NewReader(raw))
 	if err != nil {
@@ -42,8 +41,7 @@ func (d *delta) next(raw []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// subtract returns current with the cumulative values of last taken off. Neither
-// is changed.
+// subtract returns current minus the cumulative values of last. It changes neither profile.
 func subtract(current, last *profile.Profile) (*profile.Profile, error) {
 	last = last.Copy()
 	ratios := make([]float64, len(last.SampleType))
@@ -57,7 +55,7 @@ func subtract(current, last *profile.Profile) (*profile.Profile, error) {
 	}
 	added, err := profile.Merge([]*profile.Profile{current, last})
 	if err != nil {
-		return nil, err // other types of values than before
+		return nil, err // the types of values have changed
 	}
 	added.TimeNanos = current.TimeNanos
 	added.DurationNanos = max(current.TimeNanos-last.TimeNanos, 0)

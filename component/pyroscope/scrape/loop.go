@@ -19,10 +19,10 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 )
 
-// maxProfile bounds a profile as it is sent, in bytes.
+// maxProfile bounds the size of a downloaded profile, in bytes.
 const maxProfile = 64 << 20
 
-// loop asks one endpoint again and again.
+// loop scrapes one endpoint periodically.
 type loop struct {
 	endpoint endpoint
 	interval time.Duration
@@ -37,17 +37,17 @@ type loop struct {
 	status status
 }
 
-// status is how the last request went.
+// status is the result of the last request.
 type status struct {
-	at   time.Time // zero: none yet
+	at   time.Time // zero if there was no request yet
 	took time.Duration
 	err  error
 
-	refused error // why a receiver has not taken the newest profile; nil if all have
+	refused error // why a receiver has not taken the newest profile; nil if all receivers have
 }
 
-// run asks until ctx is done. The first request comes at a moment of the interval
-// that is the endpoint's own, so that not all are asked at once.
+// run scrapes until ctx is done. The first request comes at a point of the interval that depends on the endpoint, which
+// spreads the requests.
 func (l *loop) run(ctx context.Context) {
 	timer := time.NewTimer(l.offset(time.Now()))
 	defer timer.Stop()
@@ -79,11 +79,11 @@ func (l *loop) run(ctx context.Context) {
 // offset returns how long to wait before the first request.
 func (l *loop) offset(now time.Time) time.Duration {
 	h := fnv.New64a()
-	_, _ = io.WriteString(h, l.endpoint.key()) // never fails
+	_, _ = io.WriteString(h, l.endpoint.key()) // never returns an error
 	return time.Duration((h.Sum64() - uint64(now.UnixNano())) % uint64(l.interval))
 }
 
-// scrape asks once. The profile is nil if there is nothing to send.
+// scrape makes one request. The profile is nil if there is no profile to send.
 func (l *loop) scrape(ctx context.Context) (raw []byte, err error) {
 	raw, err = l.fetch(ctx)
 	if err == nil && l.endpoint.kind.cumulative {
@@ -92,7 +92,7 @@ func (l *loop) scrape(ctx context.Context) (raw []byte, err error) {
 	return raw, err
 }
 
-// refusal returns why a receiver has not taken the newest profile, nil if all have.
+// refusal returns why a receiver has not taken the newest profile, or nil if all receivers have.
 func (l *loop) refusal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +114,8 @@ func (l *loop) forward(ctx context.Context, raw []byte) error {
 	return err
 }
 
-// isDelta reports whether what is sent of k, of the kinds that count from a program's
-// start, already is a difference.
+// isDelta reports whether a profile of kind k, one of the kinds that programs count from their start, is sent as a
+// difference.
 func (k kind) isDelta() bool {
 	return k.cumulative || k.name == "memory" || k.name == "mutex" || k.name == "block"
 }
@@ -132,7 +132,7 @@ func (l *loop) fetch(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // without the URL, which may hold a password
+			err = failed.Err // without the URL, which may contain a password
 		}
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package scrape is the component pyroscope.scrape: it fetches profiles over HTTP,
-// as Go programs serve them below /debug/pprof.
+// Package scrape is the component pyroscope.scrape: it fetches profiles over HTTP, such as the profiles that Go
+// programs serve below /debug/pprof.
 package scrape
 
 import (
@@ -38,10 +38,10 @@ type Component struct {
 
 	mu    sync.Mutex
 	built time.Time
-	twice []string // kinds that count the same
+	twice []string // warnings about kinds that count the same values
 	job   string
 	loops map[string]*loop // by the key of their endpoint
-	bad   []error          // targets that cannot be asked
+	bad   []error          // targets that cannot be scraped
 }
 
 // New makes a component that scrapes once Run is called.
@@ -75,8 +75,8 @@ func newClient(args Arguments) (*http.Client, error) {
 	return promconfig.NewClientFromConfig(args.HTTPClient.Convert(), Name)
 }
 
-// Run implements component.Component. Endpoints that new arguments do not change
-// keep their rhythm and what is known for differences.
+// Run implements component.Component. Endpoints that new arguments do not change keep their schedule and their previous
+// profile.
 func (c *Component) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -94,7 +94,7 @@ func (c *Component) Run(ctx context.Context) error {
 					client.CloseIdleConnections()
 				}
 				var err error
-				if client, err = newClient(fresh); err != nil { // Update has tried it
+				if client, err = newClient(fresh); err != nil { // Update has checked this
 					return err
 				}
 				c.stopLoops(nil)
@@ -105,13 +105,13 @@ func (c *Component) Run(ctx context.Context) error {
 	}
 }
 
-// sameButTargets reports whether all running loops may go on as they are.
+// sameButTargets reports whether all running loops can continue unchanged.
 func sameButTargets(a, b Arguments) bool {
 	a.Targets, a.ForwardTo, b.Targets, b.ForwardTo = nil, nil, nil, nil
 	return reflect.DeepEqual(a, b)
 }
 
-// apply stops the loops of endpoints that are gone and starts those of new ones.
+// apply stops the loops of removed endpoints and starts loops for new ones.
 func (c *Component) apply(ctx context.Context, args Arguments, client *http.Client, running *sync.WaitGroup) {
 	wanted, bad := endpoints(args)
 	for _, err := range bad {
@@ -139,7 +139,7 @@ func (c *Component) apply(ctx context.Context, args Arguments, client *http.Clie
 	}
 }
 
-// stopLoops stops those whose endpoint is not among wanted.
+// stopLoops stops the loops whose endpoint is not in wanted.
 func (c *Component) stopLoops(wanted map[string]endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +151,8 @@ func (c *Component) stopLoops(wanted map[string]endpoint) {
 	}
 }
 
-// CurrentHealth implements component.HealthComponent: unhealthy while a receiver refuses the profiles of an endpoint.
+// CurrentHealth implements component.HealthComponent: it is unhealthy while a receiver refuses the profiles of an
+// endpoint.
 func (c *Component) CurrentHealth() component.Health {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,12 +172,12 @@ func (c *Component) CurrentHealth() component.Health {
 // DebugInfo is what the component reports about itself in River.
 type DebugInfo struct {
 	Targets []TargetStatus `river:"target,block,optional"`
-	Errors  []string       `river:"errors,attr,optional"` // of targets that cannot be asked
-	// kinds of profiles that count the same
+	Errors  []string       `river:"errors,attr,optional"` // of targets that cannot be scraped
+	// kinds of profiles that count the same values
 	CountedTwice []string `river:"counted_twice,attr,optional"`
 }
 
-// TargetStatus is how the last request to one endpoint went.
+// TargetStatus is the result of the last request to one endpoint.
 type TargetStatus struct {
 	JobName            string            `river:"job,attr"`
 	URL                string            `river:"url,attr"`

@@ -15,14 +15,13 @@ import (
 	"github.com/headwater/headwater/component/discovery"
 )
 
-// Labels of a target that change how it is asked.
+// Labels of a target that change the URL.
 const (
 	labelPath       = "__profile_path__"
 	labelPathPrefix = "__profile_path_prefix__"
 )
 
-// endpoint is one profile of one target: a URL that is asked again and again. Two
-// endpoints are the same if they are equal.
+// endpoint is one profile of one target: a URL to scrape periodically. Two endpoints are the same if they are equal.
 type endpoint struct {
 	url    string
 	labels string // as labels.Labels.String shows them
@@ -32,8 +31,8 @@ type endpoint struct {
 
 func (e endpoint) key() string { return e.url + "\n" + e.labels }
 
-// endpoints returns the endpoints of all targets, each once. An error names the
-// targets that cannot be asked, which are left out.
+// endpoints returns the endpoints of all targets, without duplicates. It leaves out targets that cannot be scraped, and
+// returns an error for each.
 func endpoints(args Arguments) (map[string]endpoint, []error) {
 	all := map[string]endpoint{}
 	var errs []error
@@ -73,8 +72,8 @@ func newEndpoint(args Arguments, t discovery.Target, k kind) (endpoint, error) {
 	return e, nil
 }
 
-// profileLabels returns the labels of a target's profiles: those that are not
-// internal, its kind, job and instance, and the name of its service.
+// profileLabels returns the labels of a target's profiles: the target's labels that are not internal, the kind, the
+// job, the instance, and the name of the service.
 func profileLabels(args Arguments, t discovery.Target, k kind, address string) labels.Labels {
 	out := map[string]string{}
 	for name, value := range t {
@@ -95,7 +94,7 @@ func profileLabels(args Arguments, t discovery.Target, k kind, address string) l
 	return labels.FromMap(out)
 }
 
-// withPort returns the address with the scheme's port if it has none.
+// withPort returns the address, with the scheme's default port if it has no port.
 func withPort(address, scheme string) (string, error) {
 	ports := map[string]string{"http": "80", "https": "443"}
 	switch {
@@ -116,7 +115,7 @@ func withPort(address, scheme string) (string, error) {
 	return address, nil
 }
 
-// serviceName finds the name of the service in the labels of a target.
+// serviceName returns the name of the service according to the labels of a target.
 func serviceName(t discovery.Target) string {
 	namespace, container := t["__meta_kubernetes_namespace"], t["__meta_kubernetes_pod_container_name"]
 	if namespace != "" && container != "" {

@@ -17,14 +17,14 @@ import (
 
 // Arguments configure pyroscope.write.
 type Arguments struct {
-	// added to every profile, over its own labels
+	// added to every profile; they overwrite its own labels
 	ExternalLabels map[string]string  `river:"external_labels,attr,optional"`
 	Endpoints      []*EndpointOptions `river:"endpoint,block,optional"`
 	Queue          *QueueOptions      `river:"queue,block,optional"` // nil: profiles wait in memory
 	Tracing        Tracing            `river:"tracing,block,optional"`
 }
 
-// Exports is what pyroscope.write offers to others.
+// Exports are the values of pyroscope.write that other components can refer to.
 type Exports struct {
 	Receiver pyroscope.Appendable `river:"receiver,attr"`
 }
@@ -35,8 +35,8 @@ func (a *Arguments) SetToDefault() {
 	a.Tracing.SetToDefault()
 }
 
-// Validate implements river.Validator. It also checks the endpoints, because only here
-// is it known which of them an error is about.
+// Validate implements river.Validator. It also checks the endpoints, because only here it is known which endpoint an
+// error is about.
 func (a *Arguments) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(a.ExternalLabels)) {
 		if err := pyroscope.CheckLabel(name, a.ExternalLabels[name]); err != nil {
@@ -85,12 +85,11 @@ type EndpointOptions struct {
 	MinBackoff    time.Duration           `river:"min_backoff_period,attr,optional"` // wait before the first retry
 	// longest wait between two retries
 	MaxBackoff        time.Duration `river:"max_backoff_period,attr,optional"`
-	MaxBackoffRetries int           `river:"max_backoff_retries,attr,optional"` // 0: as many as it takes
-	// retry when the server says slow down
+	MaxBackoffRetries int           `river:"max_backoff_retries,attr,optional"` // 0: no limit
+	// retry when the server answers with status 429 (too many requests)
 	RetryOnHTTP429 bool `river:"retry_on_http_429,attr,optional"`
 
-	// DebugInfoUploadTimeout is accepted because Grafana Alloy has it, and does
-	// nothing here.
+	// DebugInfoUploadTimeout is accepted because Grafana Alloy has it, but has no effect here.
 	DebugInfoUploadTimeout time.Duration `river:"debug_info_upload_timeout,attr,optional"`
 }
 
@@ -106,7 +105,7 @@ func (o *EndpointOptions) SetToDefault() {
 	o.HTTPClient.SetToDefault()
 }
 
-// check returns an error that names what cannot be used.
+// check returns an error that names the first argument that cannot be used.
 func (o *EndpointOptions) check() error {
 	if _, err := parseEndpointURL(o.URL); err != nil {
 		return component.Refuse("url", "%s", err)
@@ -125,14 +124,14 @@ func (o *EndpointOptions) check() error {
 		if err := config.CheckHeaderName("headers", name); err != nil {
 			return err
 		}
-		if !httpguts.ValidHeaderFieldValue(o.Headers[name]) { // do not show it, it may be a secret
+		if !httpguts.ValidHeaderFieldValue(o.Headers[name]) { // do not show the value, it may be a secret
 			return component.Refuse("headers", "has a value for %q that is not valid in an HTTP header", name)
 		}
 	}
 	return o.HTTPClient.Validate()
 }
 
-// parseEndpointURL parses the URL of an endpoint. Errors do not show it.
+// parseEndpointURL parses the URL of an endpoint. Its errors do not show the URL.
 func parseEndpointURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -149,7 +148,7 @@ func parseEndpointURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// ignored returns the arguments that are set, but do nothing here.
+// ignored returns the arguments that are set but have no effect here.
 func (a *Arguments) ignored() []string {
 	var names []string
 	for _, o := range a.Endpoints {

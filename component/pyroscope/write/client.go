@@ -14,8 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// MaxResponse bounds the bytes that are read of an answer, which is empty or an error
-// text.
+// MaxResponse bounds the bytes that are read from an answer, which is empty or an error text.
 const MaxResponse = 1 << 20
 
 // settings are the arguments of one endpoint.
@@ -26,18 +25,17 @@ type settings struct {
 	tracing Tracing
 }
 
-// client pushes to one endpoint as its settings say. It is immutable.
+// client pushes to one endpoint with fixed settings. It is immutable.
 type client struct {
 	settings
 	http     *http.Client
-	idle     func() // closes the connections that are not in use
+	idle     func() // closes idle connections
 	pusher   pushv1connect.PusherServiceClient
 	agent    string
-	replaced chan struct{} // closed when the endpoint has got another client
+	replaced chan struct{} // closed when another client replaces this one
 }
 
-// newClient returns a client whose requests are spans of tracer, unless that is
-// nil.
+// newClient returns a client. If tracer is not nil, each request is a span of tracer.
 func newClient(by settings, tracer trace.TracerProvider) (*client, error) {
 	opts := by.opts
 	u, err := parseEndpointURL(opts.URL)
@@ -48,7 +46,7 @@ func newClient(by settings, tracer trace.TracerProvider) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", u.Redacted(), err)
 	}
-	idle := httpClient.CloseIdleConnections // before the transport is wrapped in one that has none
+	idle := httpClient.CloseIdleConnections // before the transport is wrapped in one without this method
 	if tracer != nil {
 		httpClient.Transport = by.tracing.transport(httpClient.Transport, tracer)
 	}
@@ -63,10 +61,9 @@ func newClient(by settings, tracer trace.TracerProvider) (*client, error) {
 	}, nil
 }
 
-// send makes one attempt to deliver the item. The response is HTTP's, as far as it
-// arrived.
+// send makes one attempt to deliver the item. The response holds the HTTP status and headers, if they have arrived.
 func (c *client) send(ctx context.Context, it *item) (response, error) {
-	var seen atomic.Pointer[response] // a request that was given up may still be answered
+	var seen atomic.Pointer[response] // an abandoned request may still be answered
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, responseKey{}, &seen), c.opts.RemoteTimeout)
 	defer cancel()
 	var err error
@@ -90,18 +87,18 @@ func (c *client) setHeaders(to http.Header) {
 	}
 }
 
-// close drops the connections that are not in use.
+// close closes idle connections.
 func (c *client) close() { c.idle() }
 
 // response is the part of an HTTP response that Connect does not report.
 type response struct {
-	status     int // 0: none came
+	status     int // 0 if no response came
 	retryAfter time.Duration
 }
 
 type responseKey struct{}
 
-// observer notes responses for the push that their request belongs to.
+// observer records the HTTP response for the push that its request belongs to.
 type observer struct{ next *http.Client }
 
 // Do implements connect.HTTPClient.
@@ -118,8 +115,7 @@ func (o observer) Do(request *http.Request) (*http.Response, error) {
 
 const modulePath = "github.com/headwater/headwater"
 
-// userAgent returns headwater/VERSION, also where this is a library of another
-// program.
+// userAgent returns headwater/VERSION, also if another program uses this package as a library.
 func userAgent() string {
 	version := ""
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -1,15 +1,12 @@
 // Package write is the component pyroscope.write: it pushes profiles to Grafana
 // Pyroscope.
 //
-// Append puts a profile into one bounded queue for each endpoint, and returns at once.
-// Each endpoint has goroutines of its own, which retry with growing waits. When a queue
-// is full, its oldest profiles are dropped and counted.
+// Append puts a profile into one bounded queue for each endpoint, and returns at once. Each endpoint has its own
+// goroutines, which retry with growing waits. A full queue drops and counts its oldest profiles.
 //
-// With a queue block the queues are on disk: profiles that Append has taken are sent in
-// order once the endpoint is there. If the process is killed, the next run sends them;
-// only the profiles that were being sent at that moment, one unless max_in_flight is
-// changed, are sent twice. Between the start and Run, and while the disk fails, profiles
-// wait in memory.
+// With a queue block the queues are on disk: profiles that Append has taken are sent in order once the endpoint is
+// reachable. If the process is killed, the next run sends them; only the profiles in flight at that moment (one, unless
+// max_in_flight is changed) are sent twice. Until Run is called, and while the disk fails, profiles wait in memory.
 package write
 
 import (
@@ -28,7 +25,7 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// Registration returns how pyroscope.write is named and made.
+// Registration returns the registration of pyroscope.write.
 func Registration() component.Registration {
 	return component.NewRegistration("pyroscope.write", Exports{}, New)
 }
@@ -80,9 +77,8 @@ func newComponent(opts component.Options, args Arguments, t tuning) (*Component,
 	return c, nil
 }
 
-// Run implements component.Component. After ctx is done it takes profiles for a
-// moment longer, since their senders may be stopped at the same time, and
-// sends what it has for a few seconds at most.
+// Run implements component.Component. After ctx is done it accepts profiles a moment longer, since their senders may be
+// stopped at the same time. Then it sends the waiting profiles for a few seconds at most.
 func (c *Component) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.phase = running
@@ -111,10 +107,10 @@ func (c *Component) retire(e *endpoint) {
 	c.retired.Go(func() { e.stop(c.tuning.flush) })
 }
 
-// queueRoot is where the endpoints' queues are.
+// queueRoot is the directory of the endpoints' queues.
 func (c *Component) queueRoot() string { return filepath.Join(c.opts.DataPath, "queue") }
 
-// sweep removes the queues of endpoints that went long ago. The caller holds c.mu.
+// sweep removes the queues of endpoints that were removed long ago. The caller holds c.mu.
 func (c *Component) sweep() {
 	if c.opts.DataPath == "" {
 		return
@@ -131,17 +127,16 @@ func (c *Component) sweep() {
 	sweep(c.queueRoot(), keep, maxAge, c.opts.Logger)
 }
 
-// Update implements component.Component. Endpoints that are still there, known by
-// their URL, keep what they have queued, and use their new options from the next
-// attempt on.
+// Update implements component.Component. Endpoints that remain, identified by their URL, keep their queued profiles,
+// and use their new options from the next attempt on.
 func (c *Component) Update(args component.Arguments) error {
 	return c.apply(args.(Arguments))
 }
 
 // change is an endpoint after an update.
 type change struct {
-	endpoint *endpoint // nil: a new one
-	client   *client   // nil: the one it has
+	endpoint *endpoint // nil for a new endpoint
+	client   *client   // nil if the endpoint keeps its client
 }
 
 func (c *Component) apply(args Arguments) error {
@@ -173,7 +168,7 @@ func (c *Component) apply(args Arguments) error {
 	return nil
 }
 
-// plan compares args with the endpoints there are. It changes nothing.
+// plan compares args with the current endpoints. It changes no state.
 func (c *Component) plan(args Arguments) (changes []change, removed []*endpoint, err error) {
 	if args.Queue != nil && c.opts.DataPath == "" {
 		return nil, nil, errors.New("queue: this program gives its components no directory for data")
@@ -192,7 +187,7 @@ func (c *Component) plan(args Arguments) (changes []change, removed []*endpoint,
 			}
 		}
 	}
-	adopt((*endpoint).uses) // of several with one URL, those that stay the same stay themselves
+	adopt((*endpoint).uses) // among endpoints with the same URL, unchanged settings match first
 	adopt((*endpoint).fits)
 	for i, by := range wanted {
 		if e := changes[i].endpoint; e == nil || !e.uses(by) {
@@ -218,8 +213,8 @@ func (c *Component) carryOut(next change) *endpoint {
 	return e
 }
 
-// CurrentHealth implements component.HealthComponent: unhealthy while pushes to
-// an endpoint fail one after the other, and for a while after a profile was refused.
+// CurrentHealth implements component.HealthComponent: it is unhealthy while pushes to an endpoint keep failing, and for
+// a while after a profile was refused.
 func (c *Component) CurrentHealth() component.Health {
 	health := component.Health{Health: component.HealthTypeHealthy, UpdateTime: c.built}
 	var problems []string
@@ -255,17 +250,17 @@ type DebugInfo struct {
 	Endpoints []EndpointInfo `river:"endpoint,block,optional"`
 }
 
-// EndpointInfo describes one endpoint. Counts are since the component was built.
+// EndpointInfo describes one endpoint. It counts from the creation of the component.
 type EndpointInfo struct {
 	URL           string `river:"url,attr"`
 	Sent          uint64 `river:"sent_profiles,attr"`
 	Dropped       uint64 `river:"dropped_profiles,attr"`
 	QueueProfiles int    `river:"queue_profiles,attr"`
 	QueueBytes    int    `river:"queue_bytes,attr"`
-	QueueMemory   int    `river:"queue_memory_profiles,attr"`     // of queue_profiles, not on disk
+	QueueMemory   int    `river:"queue_memory_profiles,attr"`     // of queue_profiles, those in memory
 	QueueDisk     int64  `river:"queue_disk_bytes,attr"`          // of all files
 	QueueTrouble  string `river:"queue_disk_error,attr,optional"` // "" if the disk works
-	// "" unless the queue grows although the endpoint is well
+	// "" unless the queue grows although the endpoint is healthy
 	QueueAdvice string `river:"queue_advice,attr,optional"`
 	LastError   string `river:"last_error,attr,optional"` // "" if the last push succeeded
 }

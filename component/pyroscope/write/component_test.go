@@ -104,8 +104,8 @@ func TestInvalidLabelsAreRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedIsUnhealthy has profiles that never arrive: for a label of theirs, for one that the configuration adds,
-// and because the server says so while it takes others.
+// TestRefusedIsUnhealthy has profiles that never arrive: because of their own label, because of a label from the
+// configuration, and because the server refuses them while it takes other profiles.
 func TestRefusedIsUnhealthy(t *testing.T) {
 	s := newServer(t)
 	good := labels.FromStrings("__name__", "process_cpu")
@@ -257,7 +257,7 @@ func TestNoRetryOn429(t *testing.T) {
 	require.Equal(t, 1, s.callCount())
 }
 
-// A server that asks to be left alone is left alone by all senders.
+// When a server asks for a pause, all senders pause.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -349,7 +349,7 @@ func TestHostileServers(t *testing.T) {
 			isSlow := name == "answers too slowly" || name == "dribbles its body"
 			if isSlow {
 				args.Endpoints[0].RemoteTimeout = 300 * time.Millisecond
-				args.Endpoints[0].MaxBackoffRetries = 0 // a machine that does much else may be too slow, too
+				args.Endpoints[0].MaxBackoffRetries = 0 // a busy machine may also be too slow
 			}
 			tune := testTuning()
 			tune.logEvery = time.Hour // the first of a kind, and the rest at the end
@@ -577,7 +577,7 @@ func TestUpdateWithBadArgumentsChangesNothing(t *testing.T) {
 	require.Len(t, r.snapshot(), 1)
 }
 
-// An endpoint that is removed sends what it has.
+// A removed endpoint still sends its queued profiles.
 func TestUpdateFlushesRemovedEndpoints(t *testing.T) {
 	s := newServer(t)
 	s.set(func(int, *pushRequest) error { time.Sleep(20 * time.Millisecond); return nil })
@@ -623,7 +623,7 @@ func TestConcurrentUse(t *testing.T) {
 	require.Len(t, s.pushed, 300, "the endpoint that stayed got them all")
 }
 
-// Nothing is started before Run.
+// Build starts no work before Run.
 func TestBuildOnly(t *testing.T) {
 	s := newServer(t)
 	r := newRig(t, argumentsTo(s.URL), testTuning())
@@ -677,7 +677,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// What is too big to be looked at is refused, and counted.
+// A profile that is too big to be decoded is refused and counted.
 func TestBombsAreRefused(t *testing.T) {
 	t.Parallel()
 	var bomb bytes.Buffer

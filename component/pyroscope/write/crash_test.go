@@ -34,7 +34,7 @@ import (
 const (
 	crashURL  = "HEADWATER_TEST_CRASH_URL"
 	crashDir  = "HEADWATER_TEST_CRASH_DIR"
-	crashFrom = "HEADWATER_TEST_CRASH_FROM" // the first number; "" to append nothing
+	crashFrom = "HEADWATER_TEST_CRASH_FROM" // the first number; if empty, no records are appended
 )
 
 func TestMain(m *testing.M) {
@@ -238,7 +238,7 @@ func TestCrash(t *testing.T) {
 type crasher struct {
 	cmd   *exec.Cmd
 	first chan struct{} // closed with the first number it prints
-	out   chan []int    // all of them, at its end
+	out   chan []int    // all numbers, sent when it ends
 	log   strings.Builder
 }
 

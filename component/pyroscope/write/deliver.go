@@ -7,29 +7,26 @@ import (
 	"time"
 )
 
-// mostAhead bounds how many profiles are tried before their turn.
+// mostAhead bounds the number of profiles that are tried out of order.
 const mostAhead = 8
 
-// enoughOthers is how many others an endpoint takes before it is a profile's own
-// fault that it does not get through.
+// enoughOthers is the number of other profiles that an endpoint must take before the failures of a profile count as the
+// profile's own fault.
 const enoughOthers = 2
 
-// deliver pushes one profile until the endpoint takes it or there is no point in
-// trying again. It returns the other profiles that the sender holds: those of
-// ahead that have not arrived, and maybe more of the queue's.
+// deliver pushes one profile until the endpoint takes it or a retry is pointless. It returns the other profiles that
+// the sender holds: the profiles of ahead that have not arrived, and possibly further ones from the queue.
 //
-// While the endpoint is away its waits between retries grow to minutes. So that
-// it is not left alone for as long once it is back, one of the waiting senders
-// tries its profile every few seconds; such an attempt does not count as a retry,
-// and as soon as one succeeds all others follow. Profiles that wait on disk are
-// given up only when they are refused, too old, or when the endpoint takes others
-// but not them; what may be the fault of the configuration, such as a token that
-// has expired, is waited for.
+// While the endpoint is unreachable, the waits between retries grow to minutes. To notice its return earlier, one of
+// the waiting senders tries its profile every few seconds. Such an attempt does not count as a retry, and as soon as
+// one succeeds, all other senders retry at once. Profiles on disk are given up only when they are refused, too old, or
+// when the endpoint takes other profiles but not them. A fault that may be in the configuration, such as an expired
+// token, is waited out.
 func (e *endpoint) deliver(it *item, ahead []*item) []*item {
 	c := e.client.Load()
 	waits := e.newBackoff(c)
-	var due time.Time // of the next attempt that counts
-	outdone := 0      // others that got through
+	var due time.Time // of the next attempt that counts as a retry
+	outdone := 0      // number of other profiles that arrived
 	for retries := 0; ; {
 		if !e.pause() {
 			e.keep(it, nil)
@@ -57,7 +54,7 @@ func (e *endpoint) deliver(it *item, ahead []*item) []*item {
 		if why == lostToRetries && e.queue.keeps() && outdone < enoughOthers {
 			var passes bool
 			if passes, ahead = e.othersPass(c, ahead); passes {
-				outdone++ // but the endpoint may have come back just now
+				outdone++ // but the endpoint may have recovered just now
 				e.metrics.retries.Inc()
 				continue
 			}
@@ -67,7 +64,7 @@ func (e *endpoint) deliver(it *item, ahead []*item) []*item {
 			e.drop(it, why, err)
 			return ahead
 		}
-		if e.queue.keeps() && isClosed(e.draining) { // no use in waiting
+		if e.queue.keeps() && isClosed(e.draining) { // waiting is pointless
 			e.cancel()
 			e.keep(it, err)
 			return ahead
@@ -97,8 +94,7 @@ func (e *endpoint) attempt(c *client, it *item) (response, error) {
 	return response, err
 }
 
-// arrived counts a profile that the endpoint has taken. As in count, the number of
-// profiles comes last.
+// arrived counts a profile that the endpoint has taken. As in count, the number of profiles is updated last.
 func (e *endpoint) arrived(it *item) {
 	e.queue.done(it)
 	e.metrics.sentBytes.Add(float64(it.size))
@@ -112,7 +108,7 @@ func (e *endpoint) arrived(it *item) {
 	e.metrics.sentProfiles.Inc()
 }
 
-// maxAge is the age at which a profile is given up.
+// maxAge is the age at which a profile is dropped.
 func (e *endpoint) maxAge(c *client) time.Duration {
 	if c.queue != nil {
 		return c.queue.MaxAge
@@ -120,9 +116,8 @@ func (e *endpoint) maxAge(c *client) time.Duration {
 	return e.tuning.maxAge
 }
 
-// newBackoff returns the waits of a profile. A profile that waits on disk holds up those
-// after it, and is not given up because of its number of retries, so its waits stay
-// short.
+// newBackoff returns the waits between the retries of a profile. A profile on disk delays the profiles after it and has
+// no limit on retries, so its waits stay short.
 func (e *endpoint) newBackoff(c *client) backoff {
 	if e.queue.keeps() {
 		return newBackoff(c.opts, e.tuning.probeEvery)
@@ -130,7 +125,7 @@ func (e *endpoint) newBackoff(c *client) backoff {
 	return newBackoff(c.opts, math.MaxInt64)
 }
 
-// hopeless says why a profile is not tried again, or "".
+// hopeless returns why a profile is not tried again, or "" if it is.
 func (e *endpoint) hopeless(decision verdict, r response, retries int, o *EndpointOptions) string {
 	if !e.queue.keeps() {
 		switch {
@@ -145,21 +140,20 @@ func (e *endpoint) hopeless(decision verdict, r response, retries int, o *Endpoi
 	switch {
 	case limit == 0 || decision == retryAFew:
 		limit = fewRetries
-	case decision == slowDown: // others may well pass where the rate is limited
+	case decision == slowDown: // other profiles may pass while the rate is limited
 		limit *= 3
 	}
 	switch {
 	case decision == giveUp:
 		return lostToRefusal
-	case r.status != 0 && retries >= limit: // it answers, so maybe it is the profile's fault after all
+	case r.status != 0 && retries >= limit: // the endpoint answers, so the profile may be at fault
 		return lostToRetries
 	}
 	return ""
 }
 
-// othersPass reports whether the endpoint takes another profile than the one it has
-// not taken so far. It returns the profiles that are tried ahead and have not
-// arrived.
+// othersPass reports whether the endpoint takes another profile while it keeps failing to take the current one. It
+// returns the out-of-order profiles that have not arrived.
 func (e *endpoint) othersPass(c *client, ahead []*item) (bool, []*item) {
 	if len(ahead) < mostAhead {
 		if it := e.next(true); it != nil {
@@ -181,14 +175,13 @@ func (e *endpoint) othersPass(c *client, ahead []*item) (bool, []*item) {
 	return false, ahead
 }
 
-// wait waits until a retry with client c is due. It ends early when the endpoint
-// is back or gets another client, or is to be stopped: then a last attempt may
-// still get through.
+// wait waits until a retry with client c is due. It returns early when the endpoint has recovered, when it gets another
+// client, or when it is being stopped, so that a last attempt may still succeed.
 func (e *endpoint) wait(decision verdict, due time.Time, back <-chan struct{}, r response, c *client) {
 	probe := max(time.Duration((0.5+rand.Float64()/2)*float64(e.tuning.probeEvery)), c.opts.MinBackoff)
 	now := time.Now()
 	switch {
-	case r.retryAfter > 0: // a server may ask for a day
+	case r.retryAfter > 0: // a server may ask for up to a day
 		e.pauseUntil.Store(later(due, now.Add(min(r.retryAfter, c.opts.MaxBackoff))).UnixNano())
 	case decision == slowDown:
 		e.pauseUntil.Store(earlier(due, now.Add(probe)).UnixNano())
@@ -199,7 +192,7 @@ func (e *endpoint) wait(decision verdict, due time.Time, back <-chan struct{}, r
 	}
 	draining := e.draining
 	if isClosed(draining) {
-		draining = nil // known already: wait as usual, for as long as we may
+		draining = nil // draining already: wait the full time
 	}
 	timer := time.NewTimer(due.Sub(now))
 	defer timer.Stop()
@@ -212,8 +205,7 @@ func (e *endpoint) wait(decision verdict, due time.Time, back <-chan struct{}, r
 	}
 }
 
-// pause waits while the server wants to be left alone. It reports false if the
-// endpoint was aborted meanwhile.
+// pause waits as long as the server has asked for a pause. It returns false if the endpoint is aborted in the meantime.
 func (e *endpoint) pause() bool {
 	for e.abort.Err() == nil {
 		left := time.Until(time.Unix(0, e.pauseUntil.Load()))

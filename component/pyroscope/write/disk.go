@@ -13,8 +13,8 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/write/spool"
 )
 
-// diskQueue is a queue in a spool on disk. While that cannot be written, new
-// profiles wait in memory, after those on disk.
+// diskQueue is a queue in a spool on disk. While the spool cannot be written, new profiles wait in memory, after the
+// profiles on disk.
 type diskQueue struct {
 	dir   string
 	hooks diskHooks
@@ -24,21 +24,21 @@ type diskQueue struct {
 	options  QueueOptions
 	started  bool
 	closed   bool
-	spool    *spool.Spool // nil: it is not open, or could not be opened
-	memory   ring         // what is not in the spool
-	underWay int          // handed out and not done with
-	trouble  error        // of the last use of the disk
-	tryAgain time.Time    // no use of the disk before then
+	spool    *spool.Spool // nil if it is not open yet, or could not be opened
+	memory   ring         // items that are not in the spool
+	underWay int          // items handed out and not done with
+	trouble  error        // error of the last use of the disk
+	tryAgain time.Time    // the disk is not used before then
 	meter    meter
 	owed     []loss // not reported yet
 
 	last atomic.Pointer[usage] // as of the last change
 }
 
-// diskHooks are how a diskQueue reports what happens.
+// diskHooks are the callbacks of a diskQueue, and its retry interval.
 type diskHooks struct {
 	logger     log.Logger
-	report     func(profiles, bytes int) // changes of what waits
+	report     func(profiles, bytes int) // changes of the waiting profiles
 	failed     func()                    // a use of the disk
 	fellBack   func(it *item, err error) // a profile that has to wait in memory
 	retryEvery time.Duration             // after a failure
@@ -54,7 +54,7 @@ func newDiskQueue(dir string, options QueueOptions, maxBytes, maxItems int, hook
 	return q
 }
 
-// configure changes the options, all but the directory.
+// configure changes all options except the directory.
 func (q *diskQueue) configure(options QueueOptions) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,9 +66,8 @@ func (q *diskQueue) configure(options QueueOptions) {
 	q.changed()
 }
 
-// start opens the spool. Nothing is on disk before that. It returns at once, but users
-// of the queue wait until the files are read: an item must not be acknowledged while it
-// is only in memory.
+// start opens the spool. Before that, no item is written to disk. start returns at once, but users of the queue block
+// until the files are read: an item must not be acknowledged while it is only in memory.
 func (q *diskQueue) start(run func(func())) {
 	q.mu.Lock()
 	run(func() {
@@ -80,8 +79,8 @@ func (q *diskQueue) start(run func(func())) {
 	})
 }
 
-// useDisk opens the spool and moves the items that wait in memory to it. It reports
-// whether the spool takes more. The caller holds q.mu.
+// useDisk opens the spool if needed and moves the items that wait in memory to it. It reports whether the spool accepts
+// more items. The caller holds q.mu.
 func (q *diskQueue) useDisk() (lost []loss, ok bool) {
 	if !q.started || time.Now().Before(q.tryAgain) {
 		return nil, false
@@ -128,8 +127,8 @@ func (q *diskQueue) fail(err error) {
 	q.hooks.failed()
 }
 
-// write puts an item into the spool. The item keeps its place even if the write fails,
-// since it may have reached the disk all the same.
+// write puts an item into the spool. The item keeps its place even if the write fails, since the item may have reached
+// the disk anyway.
 func (q *diskQueue) write(it *item) ([]loss, error) {
 	data, err := encodeItem(it)
 	if err != nil {
@@ -155,7 +154,7 @@ func (q *diskQueue) push(shared *item) (lost []loss, ok bool) {
 	if q.closed {
 		return nil, false
 	}
-	it := *shared // places are this queue's own
+	it := *shared // each queue assigns its own places
 	lost, ok = q.useDisk()
 	if ok {
 		gone, err := q.write(&it)
@@ -211,7 +210,7 @@ func (q *diskQueue) take() (it *item, lost []loss) {
 	}
 	if q.spool != nil {
 		if records, _, _ := q.spool.Usage(); records > 0 {
-			return nil, lost // enough is under way
+			return nil, lost // MaxInFlight items are under way
 		}
 	}
 	it = q.memory.pop()
@@ -239,8 +238,7 @@ func (q *diskQueue) finish(place uint64) {
 	}
 }
 
-// giveBack keeps an item from pop for the next start. It reports false if that
-// is not possible.
+// giveBack keeps an item from pop for the next start of the program. It returns false if that is not possible.
 func (q *diskQueue) giveBack(it *item) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -255,7 +253,7 @@ func (q *diskQueue) giveBack(it *item) bool {
 	return err == nil
 }
 
-// changed reports what has changed. The caller holds q.mu.
+// changed updates the usage after a change. The caller holds q.mu.
 func (q *diskQueue) changed() {
 	u := q.held()
 	q.last.Store(&u)

@@ -110,8 +110,8 @@ func TestQueueKeepsOrderOverARestart(t *testing.T) {
 	require.Equal(t, "new", s.receive(t).profile, "nothing comes twice")
 }
 
-// Retries have no end while the endpoint is away, whatever is configured, and
-// those of a credential that is refused neither.
+// While the endpoint is unreachable, retries continue without end under any configuration, and so do retries after a
+// refused credential.
 func TestQueueOutlastsRetries(t *testing.T) {
 	t.Parallel()
 	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeUnauthenticated, connect.CodePermissionDenied,
@@ -136,8 +136,7 @@ func TestQueueOutlastsRetries(t *testing.T) {
 	}
 }
 
-// A profile that the server refuses, or cannot digest while it takes others, holds
-// up nobody.
+// A profile that the server refuses, or cannot process while it takes other profiles, does not delay other profiles.
 func TestQueuePoison(t *testing.T) {
 	t.Parallel()
 	for code, reason := range map[connect.Code]string{
@@ -205,7 +204,7 @@ func TestQueueDeadEndpointBesideALiveOne(t *testing.T) {
 	r := newQueueRig(t, dir, args, tune).runNow()
 	r.append(numbers(0, 50)...)
 	require.Equal(t, numbers(0, 50), live.receiveAll(t, 50))
-	r.eventually("pyroscope_write_sent_profiles_total", 50) // the answers have arrived, too
+	r.eventually("pyroscope_write_sent_profiles_total", 50) // the answers have also arrived
 	require.Zero(t, r.metric("pyroscope_write_dropped_profiles_total"))
 	r.stop()
 	dead.wrap(nil)
@@ -283,7 +282,7 @@ func TestQueueWithoutDisk(t *testing.T) {
 	s.set(nil)
 	newQueueRig(t, dir, queued(s.URL), queueTuning()).runNow()
 	seen := map[string]int{}
-	for len(seen) < 11 { // what was under way at the stop comes last
+	for len(seen) < 11 { // profiles in flight at the stop come last
 		seen[s.receive(t).profile]++
 	}
 	for _, n := range numbers(0, 10) {
@@ -328,8 +327,7 @@ func TestQueueOverReloads(t *testing.T) {
 	require.Zero(t, r.metric("pyroscope_write_dropped_profiles_total"))
 }
 
-// What waits for one tenant does not go to another, and is removed when nobody
-// wants it any more.
+// A profile that waits for one tenant is not sent to another tenant, and is removed when its endpoint no longer exists.
 func TestQueueKeys(t *testing.T) {
 	a, b, c := endpointTo("http://h"), endpointTo("http://h"), endpointTo("http://h")
 	b.Headers = map[string]string{"x-scope-orgid": "b"}

@@ -15,13 +15,13 @@ import (
 type tuning struct {
 	queueBytes, queueItems int           // profiles that wait for one endpoint
 	senders                int           // profiles under way to one endpoint
-	maxAge                 time.Duration // of a profile, from when it was handed over
-	probeEvery             time.Duration // at most between two attempts while an endpoint is away
+	maxAge                 time.Duration // of a profile, counted from Append
+	probeEvery             time.Duration // at most between two attempts while an endpoint is unreachable
 	retryDisk              time.Duration // between two attempts to use a disk that failed
 	logEvery               time.Duration // between two lines of one kind
-	growthWindow           time.Duration // in which the least that waits is compared with the window before
-	grace                  time.Duration // for profiles that come when the component stops
-	flush                  time.Duration // for what waits then
+	growthWindow           time.Duration // for the least number of waiting profiles, see growth
+	grace                  time.Duration // time to accept profiles after ctx is done
+	flush                  time.Duration // time to send the waiting profiles after that
 }
 
 func defaultTuning() tuning {
@@ -29,7 +29,7 @@ func defaultTuning() tuning {
 		queueBytes:   32 << 20,
 		queueItems:   4096,
 		senders:      4,
-		maxAge:       time.Hour, // Pyroscope refuses what is older
+		maxAge:       time.Hour, // Pyroscope refuses older profiles
 		probeEvery:   10 * time.Second,
 		retryDisk:    time.Second,
 		logEvery:     10 * time.Second,
@@ -39,10 +39,9 @@ func defaultTuning() tuning {
 	}
 }
 
-// endpoint delivers profiles to one URL. It has a queue and goroutines of its own, so
-// that it never holds up other endpoints.
+// endpoint delivers profiles to one URL. It has its own queue and goroutines, so it never delays other endpoints.
 type endpoint struct {
-	name    string // its URL without password, as in metrics, logs and health
+	name    string // its URL without password, for metrics, logs and health
 	tuning  tuning
 	metrics endpointMetrics
 	journal *journal
@@ -50,19 +49,18 @@ type endpoint struct {
 	client  atomic.Pointer[client]
 	status  status
 	growth  *growth
-	scout   atomic.Bool // one of the waiting senders looks whether the endpoint is back
+	scout   atomic.Bool // set while one of the waiting senders checks whether the endpoint is back
 
 	kept       atomic.Int64 // profiles in flight that stay on disk for the next start
 	pauseUntil atomic.Int64 // no pushes before then, in nanoseconds since 1970
 
-	abort    context.Context // done: give up what is under way
+	abort    context.Context // when done, deliveries under way are abandoned
 	cancel   context.CancelFunc
-	draining chan struct{} // closed: end when the queue is empty
+	draining chan struct{} // when closed, senders end as soon as the queue is empty
 	senders  sync.WaitGroup
 }
 
-// newEndpoint returns an endpoint that keeps its queue in a directory of its own
-// below root, if its client has a queue at all.
+// newEndpoint returns an endpoint. If its client has a queue on disk, the queue gets its own directory below root.
 func newEndpoint(c *client, root string, t tuning, m *metrics, logger log.Logger) *endpoint {
 	name := endpointName(c.opts)
 	logger = log.With(logger, "endpoint", name)
@@ -102,15 +100,14 @@ func endpointName(o *EndpointOptions) string {
 // uses reports whether the endpoint already has these settings.
 func (e *endpoint) uses(by settings) bool { return reflect.DeepEqual(e.client.Load().settings, by) }
 
-// fits reports whether the endpoint can go on with such settings: its profiles are
-// meant for the same server and wait in the same place.
+// fits reports whether the endpoint can continue with these settings: its profiles go to the same server and wait in
+// the same place.
 func (e *endpoint) fits(by settings) bool {
 	c := e.client.Load()
 	return c.opts.URL == by.opts.URL && c.key == by.key && (c.queue == nil) == (by.queue == nil)
 }
 
-// configure uses c for every attempt that begins from now on, including retries of
-// profiles that wait.
+// configure uses c for every attempt that starts from now on, including retries of waiting profiles.
 func (e *endpoint) configure(c *client) {
 	old := e.client.Swap(c)
 	e.pauseUntil.Store(0)
@@ -122,8 +119,8 @@ func (e *endpoint) configure(c *client) {
 	old.close()
 }
 
-// enqueue hands over a profile and never blocks for the endpoint's sake. It reports
-// false if the endpoint has been stopped.
+// enqueue hands over a profile. It never blocks because of the endpoint. It returns false if the endpoint has been
+// stopped.
 func (e *endpoint) enqueue(it *item) bool {
 	lost, ok := e.queue.push(it)
 	e.lose(lost...)
@@ -131,8 +128,8 @@ func (e *endpoint) enqueue(it *item) bool {
 	return ok
 }
 
-// lookAtGrowth warns once that the queue on disk grows although the endpoint is well.
-// A queue in memory soon drops profiles, and warns about that.
+// lookAtGrowth warns once that the queue on disk grows although the endpoint is healthy. A queue in memory soon drops
+// profiles, and warns about the drops instead.
 func (e *endpoint) lookAtGrowth(arrived bool) {
 	c := e.client.Load()
 	if c.queue == nil {
@@ -144,7 +141,7 @@ func (e *endpoint) lookAtGrowth(arrived bool) {
 	}
 }
 
-// advice is what to change about the endpoint's settings, or "".
+// advice returns a suggestion how to change the endpoint's settings, or "".
 func (e *endpoint) advice() string {
 	c := e.client.Load()
 	if c.queue == nil {
@@ -160,21 +157,20 @@ func (e *endpoint) next(extra bool) *item {
 	return it
 }
 
-// start begins to send.
+// start starts sending.
 func (e *endpoint) start() {
 	e.queue.start(e.senders.Go)
 	senders := e.tuning.senders
 	if e.queue.keeps() {
-		senders = mostInFlight // the queue sees to it that no more work than configured
+		senders = mostInFlight // the queue itself limits the profiles under way to MaxInFlight
 	}
 	for range senders {
 		e.senders.Go(e.send)
 	}
 }
 
-// stop takes no more profiles, sends those that wait for at most flush, and drops the
-// rest unless the queue keeps it. It returns when all goroutines have ended. It may be
-// called without start.
+// stop refuses further profiles, sends the waiting profiles for at most flush, and drops the remaining ones unless the
+// queue keeps them. It returns when all goroutines have ended. It may be called without start.
 func (e *endpoint) stop(flush time.Duration) {
 	e.queue.close()
 	close(e.draining)
@@ -193,9 +189,9 @@ func (e *endpoint) stop(flush time.Duration) {
 
 // send delivers profiles until the endpoint is stopped.
 func (e *endpoint) send() {
-	var ahead []*item // taken out of the queue before their turn
+	var ahead []*item // taken from the queue out of order
 	for e.abort.Err() == nil {
-		draining := isClosed(e.draining) // before looking: nothing comes after that
+		draining := isClosed(e.draining) // read before next: the queue gets no items after draining is closed
 		var it *item
 		if len(ahead) > 0 {
 			it, ahead = ahead[0], ahead[1:]
@@ -229,7 +225,7 @@ func (e *endpoint) drop(it *item, why string, err error) {
 	e.count(loss{why: why, profiles: 1, bytes: it.size}, err)
 }
 
-// keep leaves a profile that was not sent to the next run, if the queue can.
+// keep leaves an unsent profile to the next run, if the queue supports that.
 func (e *endpoint) keep(it *item, err error) {
 	if e.queue.giveBack(it) {
 		e.kept.Add(1)
@@ -238,15 +234,15 @@ func (e *endpoint) keep(it *item, err error) {
 	e.drop(it, lostToStop, err)
 }
 
-// lose counts what the queue has given up.
+// lose counts the profiles that the queue has given up.
 func (e *endpoint) lose(lost ...loss) {
 	for _, l := range lost {
 		e.count(l, nil)
 	}
 }
 
-// count counts profiles that are given up. The number of profiles comes last: who sees
-// it finds all else.
+// count counts profiles that are given up. It updates the number of profiles last: a reader that sees the number also
+// sees all other effects.
 func (e *endpoint) count(l loss, err error) {
 	e.journal.warn(l.why, l.profiles, l.bytes, err)
 	e.status.dropped(l.profiles)

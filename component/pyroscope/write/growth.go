@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// growths is how many windows in a row a queue grows before it is reported.
+// growths is the number of consecutive windows of growth after which growth is reported.
 const growths = 3
 
-// growth finds out whether a queue grows although its endpoint takes all that it
-// is sent: then more comes in than goes out one after the other. Of each window
-// only the least that waits counts, for profiles come in bursts. It is safe for
-// concurrent use.
+// growth detects that a queue grows although its endpoint takes all profiles sent to it: then profiles arrive faster
+// than they can be sent one after the other. Of each window only the least number of waiting profiles counts, because
+// profiles come in bursts. It is safe for concurrent use.
 type growth struct {
 	window time.Duration
 
 	mu       sync.Mutex
-	begun    time.Time // of this window; zero: with the next look
-	least    int       // that waited in this window
-	arrivals int       // in this window
-	before   int       // least of the window before; -1 in the first window
-	rises    int       // windows in a row that were above those before them
+	begun    time.Time // start of this window; zero: starts with the next look
+	least    int       // least number of waiting profiles in this window
+	arrivals int       // profiles that arrived at the endpoint in this window
+	before   int       // least of the previous window; -1 in the first window
+	rises    int       // consecutive windows with a higher least than the previous one
 	reported bool
 	growing  bool
 }
 
 func newGrowth(window time.Duration) *growth { return &growth{window: window, before: -1} }
 
-// failed notes an attempt that failed: what waits now waits for the endpoint.
+// failed notes a failed attempt: from now on, profiles wait because of the endpoint.
 func (g *growth) failed() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,7 +35,7 @@ func (g *growth) failed() {
 	g.growing = false
 }
 
-// reset starts again, with other settings.
+// reset starts over after a change of the settings.
 func (g *growth) reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,8 +45,8 @@ func (g *growth) reset() {
 
 func (g *growth) restart() { g.begun, g.before, g.rises = time.Time{}, -1, 0 }
 
-// look notes how many profiles wait, after one more has arrived or come in. It returns
-// true once: when it should be reported that the queue grows.
+// look notes how many profiles wait; arrived says that the endpoint has just taken one. It returns true once: when the
+// growth should be reported.
 func (g *growth) look(now time.Time, waiting int, arrived bool, inFlight int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +77,7 @@ func (g *growth) look(now time.Time, waiting int, arrived bool, inFlight int) bo
 	return first
 }
 
-// warning says that the queue grows and what helps, or "".
+// warning returns a text that says that the queue grows and how to fix it, or "".
 func (g *growth) warning(inFlight int) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +87,7 @@ func (g *growth) warning(inFlight int) string {
 	return growthText(inFlight)
 }
 
-// growthText says what helps a queue that grows.
+// growthText returns advice on how to stop a queue from growing.
 func growthText(inFlight int) string {
 	const grows = "the queue grows although the endpoint takes what it is sent: "
 	if inFlight >= mostInFlight {

@@ -17,7 +17,7 @@ func TestGrowth(t *testing.T) {
 		inFlight int
 		waiting  func(second int) int
 		failed   func(second int) bool
-		silent   bool // nothing arrives
+		silent   bool // no profile arrives
 		reported int  // -1: never
 	}{
 		"keeps up": {inFlight: 1, waiting: func(s int) int { return s % 15 * 10 }, reported: -1},

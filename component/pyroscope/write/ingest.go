@@ -17,8 +17,7 @@ import (
 
 const labelServiceName = "service_name"
 
-// ingestRequest is a request of Pyroscope's older API as it is sent on. It is
-// immutable.
+// ingestRequest is a request to Pyroscope's older API. It is immutable.
 type ingestRequest struct {
 	path        string // below the endpoint's URL
 	query       string
@@ -26,9 +25,8 @@ type ingestRequest struct {
 	body        []byte
 }
 
-// newIngestRequest returns the request that delivers profile. Its labels, with
-// external over them, travel in the query's "name", where the server takes the
-// profile's name for the service's.
+// newIngestRequest returns the request that delivers profile. Its labels, overwritten by external, travel in the
+// query's "name", where the server takes the profile's name as the service's name.
 func newIngestRequest(profile *pyroscope.IncomingProfile, external map[string]string) (*ingestRequest, error) {
 	if profile.URL == nil {
 		return nil, errors.New("profile without a URL")
@@ -76,7 +74,7 @@ func (c *client) postIngest(ctx context.Context, r *ingestRequest) error {
 		return fmt.Errorf("ingest: %w", err)
 	}
 	defer answer.Body.Close()
-	// to the end, so that the connection can be used again
+	// read to the end, so that the connection can be used again
 	text, err := io.ReadAll(io.LimitReader(answer.Body, MaxResponse))
 	switch {
 	case answer.StatusCode < 200 || answer.StatusCode > 299:
@@ -87,7 +85,7 @@ func (c *client) postIngest(ctx context.Context, r *ingestRequest) error {
 	return nil
 }
 
-// ingestError is an answer of the older API.
+// ingestError is an error response of the older API.
 type ingestError struct{ status, text string }
 
 func (e *ingestError) Error() string {

@@ -49,7 +49,7 @@ func TestAppendIngest(t *testing.T) {
 	require.EqualValues(t, 4, r.metric("pyroscope_write_sent_bytes_total"))
 }
 
-// Answers of the older API mean the same as those of the newer one.
+// Answers of the older API mean the same as answers of the push API.
 func TestIngestRetries(t *testing.T) {
 	for status, retried := range map[int]bool{400: false, 401: false, 422: false, 408: true, 429: true,
 		500: true, 503: true} {

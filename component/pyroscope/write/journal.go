@@ -8,9 +8,8 @@ import (
 	"github.com/go-kit/log/level"
 )
 
-// journal logs events that may come by the thousand: the first of a kind at once,
-// then a count every so often for as long as there are more. It is safe for
-// concurrent use.
+// journal logs events that may come by the thousand: the first event of a kind at once, then a count at regular
+// intervals as long as there are more. It is safe for concurrent use.
 type journal struct {
 	logger log.Logger
 	every  time.Duration
@@ -32,7 +31,7 @@ func newJournal(logger log.Logger, every time.Duration) *journal {
 	return &journal{logger: logger, every: every, kinds: map[string]*events{}}
 }
 
-// warn notes an event of the kind, and how many profiles and bytes it is about.
+// warn records an event of the kind that concerns the given number of profiles and bytes.
 func (j *journal) warn(kind string, profiles, bytes int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -52,7 +51,7 @@ func (j *journal) warn(kind string, profiles, bytes int, err error) {
 	}
 }
 
-// tick logs the events since the last line. It ends the series if there are none.
+// tick logs the events since the last line. If there are none, it ends the series.
 func (j *journal) tick(kind string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -82,7 +81,7 @@ func (j *journal) info(message string, keyvals ...any) {
 	level.Info(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
 }
 
-// debug logs a line at once, for those who ask for that level.
+// debug logs a line at once, at the debug level.
 func (j *journal) debug(message string, keyvals ...any) {
 	level.Debug(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
 }
@@ -92,7 +91,7 @@ func (j *journal) advise(message string, keyvals ...any) {
 	level.Warn(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
 }
 
-// close logs what is left. Events that come later are logged one by one.
+// close logs the remaining events. Later events are logged one by one.
 func (j *journal) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -107,10 +106,10 @@ func (j *journal) close() {
 	}
 }
 
-// maxErrorText bounds how much of a server's error text is shown.
+// maxErrorText bounds the shown part of a server's error text, in bytes.
 const maxErrorText = 512
 
-// brief returns the text of err, cut if a server had much to say.
+// brief returns the text of err, shortened if it is long.
 func brief(err error) string {
 	text := err.Error()
 	if len(text) > maxErrorText {

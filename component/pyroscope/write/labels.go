@@ -15,14 +15,14 @@ import (
 
 const labelName = "__name__"
 
-// pushLabels returns the labels of a series as they are pushed, sorted by name:
-// without those that are internal, and with external over those of the profile.
+// pushLabels returns the labels of a series as they are pushed, sorted by name. It leaves out internal labels, and
+// external overwrites the profile's labels.
 func pushLabels(of labels.Labels, external map[string]string) ([]*typesv1.LabelPair, error) {
 	return mergeLabels(of, external, isSent)
 }
 
-// mergeLabels returns the labels of a series that are wanted, with external over
-// them, sorted by name. A label with an empty value is the same as none.
+// mergeLabels returns the wanted labels of a series, overwritten by external, sorted by name. A label with an empty
+// value counts as missing.
 func mergeLabels(of labels.Labels, external map[string]string,
 	wanted func(name string) bool) ([]*typesv1.LabelPair, error) {
 	var pairs []*typesv1.LabelPair
@@ -46,12 +46,12 @@ func mergeLabels(of labels.Labels, external map[string]string,
 	return pairs, nil
 }
 
-// isSent reports whether a label is more than internal to the configuration.
+// isSent reports whether a label is sent to the server.
 func isSent(name string) bool {
 	return !strings.HasPrefix(name, pyroscope.ReservedPrefix) || name == labelName || name == pyroscope.LabelNameDelta
 }
 
-// checkLabels checks labels sorted by name for what the server would refuse.
+// checkLabels returns an error if the server would refuse the labels, which are sorted by name.
 func checkLabels(pairs []*typesv1.LabelPair) error {
 	if len(pairs) == 0 {
 		return errors.New("no labels")

@@ -75,16 +75,16 @@ func (q *memoryQueue) usage() usage {
 	return usage{profiles: q.items.len(), bytes: q.items.bytes, inMemory: q.items.len()}
 }
 
-// ring holds items in order, within bounds. It is not safe for concurrent use.
+// ring holds items in order, within limits. It is not safe for concurrent use.
 type ring struct {
 	maxBytes, maxItems int
 
-	items []*item // the first head of them are taken
+	items []*item // the first head items are already taken
 	head  int
 	bytes int
 }
 
-// push adds an item. Older ones that had to make room are returned as lost.
+// push adds an item. It returns the older items that it dropped to make room as lost.
 func (r *ring) push(it *item) (lost []loss) {
 	r.items = append(r.items, it)
 	r.bytes += it.size

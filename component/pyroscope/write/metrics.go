@@ -17,7 +17,7 @@ type metrics struct {
 	diskErrors, inMemory          *prometheus.CounterVec
 }
 
-// newMetrics returns the metrics, registered with register unless that is nil.
+// newMetrics returns the metrics, registered with register unless register is nil.
 func newMetrics(register prometheus.Registerer) *metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return component.Registered(register,
@@ -78,8 +78,8 @@ func (m *metrics) of(endpoint string) endpointMetrics {
 	}
 }
 
-// queued counts profiles that enter the queue, or leave it if negative. Endpoints
-// of one URL share the gauges.
+// queued adds profiles to the queue's gauges; negative numbers remove them. Endpoints with the same URL share the
+// gauges.
 func (m *endpointMetrics) queued(profiles, bytes int) {
 	m.queueProfiles.Add(float64(profiles))
 	m.queueBytes.Add(float64(bytes))

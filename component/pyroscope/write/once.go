@@ -12,13 +12,13 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/limits"
 )
 
-// CheckURL returns an error if profiles cannot be pushed to a URL, whatever answers there.
+// CheckURL returns an error if profiles cannot be pushed to a URL. It does not contact the server.
 func CheckURL(url string) error {
 	o := onceOptions(url)
 	return o.check()
 }
 
-// CheckLabels returns an error for labels that [Once] cannot push with.
+// CheckLabels returns an error if [Once] cannot push with the labels.
 func CheckLabels(of map[string]string) error {
 	_, err := pushLabels(labels.FromMap(of), nil)
 	return err
@@ -31,9 +31,8 @@ func onceOptions(url string) EndpointOptions {
 	return o
 }
 
-// Once pushes one profile, gzipped or not, and waits until it has arrived. A profile beyond
-// Pyroscope's limits is split. A request that the server did not answer, or answered with an
-// error of its own, is tried again three times.
+// Once pushes one profile, gzipped or not, and waits until it has arrived. It splits a profile that exceeds Pyroscope's
+// limits. It retries a request three times if the server did not answer, or answered with a server error.
 func Once(ctx context.Context, url string, of map[string]string, profile []byte) error {
 	o := onceOptions(url)
 	c, err := newClient(settings{opts: &o}, nil)
@@ -60,7 +59,7 @@ func Once(ctx context.Context, url string, of map[string]string, profile []byte)
 	return nil
 }
 
-// sendPatiently tries again what may go well later.
+// sendPatiently retries errors that may be temporary.
 func (c *client) sendPatiently(ctx context.Context, it *item) error {
 	const attempts = 4
 	wait := c.opts.MinBackoff

@@ -6,18 +6,17 @@ import (
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
 )
 
-// item is one profile to be pushed, by the push API or by the older ingest API.
-// Endpoints share it, so it never changes.
+// item is one profile to be pushed, over the push API or the older ingest API. Endpoints share it, so it never changes.
 type item struct {
 	push   *pushv1.PushRequest
 	ingest *ingestRequest // set if push is nil
 	size   int            // bytes of the profile
 	taken  time.Time
-	place  uint64 // in a queue on disk, 0 if it has none
-	stored bool   // read from disk, where it still is
+	place  uint64 // in a queue on disk, 0 if none
+	stored bool   // read from disk, and still stored there
 }
 
-// service returns the service that the profile is of; "" for one of the ingest API, or if it has none.
+// service returns the profile's service_name; it returns "" if there is none, and for a profile of the ingest API.
 func (it *item) service() string {
 	if it.push == nil {
 		return ""
@@ -32,37 +31,34 @@ func (it *item) service() string {
 	return ""
 }
 
-// queue holds the profiles that wait for one endpoint, the oldest first. It is
-// bounded: a new profile pushes the oldest out, since people look at the newest. Queues are safe for concurrent use.
+// queue holds the profiles that wait for one endpoint, oldest first. It is bounded: a new profile displaces the oldest,
+// since users look at the newest. Queues are safe for concurrent use.
 type queue interface {
-	// start lets the queue use the disk. It does not block; run runs the part that
-	// blocks.
+	// start lets the queue use the disk. It does not block; it passes the blocking part to run.
 	start(run func(func()))
 
-	// push adds an item. Items that had to make room are lost; so is the item itself
-	// if it is bigger than the whole queue. If the queue is closed it reports false and
-	// does not take the item.
+	// push adds an item. Items dropped to make room are returned as lost, and so is the item itself if it is bigger
+	// than the whole queue. If the queue is closed, push returns false and does not take the item.
 	push(it *item) (lost []loss, ok bool)
 
-	// pop hands out the oldest item, or nil if no item can be handed out now. extra
-	// allows one more than the configured number to be under way.
+	// pop hands out the oldest item, or nil if no item can be handed out now. extra allows one more item to be under
+	// way than configured.
 	pop(extra bool) (it *item, lost []loss)
 
-	// done says that an item from pop has arrived, or is given up for good.
+	// done says that an item from pop has arrived, or is given up permanently.
 	done(it *item)
 
-	// giveBack keeps an item from pop for the next start of the program. It
-	// reports false if that is not possible.
+	// giveBack keeps an item from pop for the next start of the program. It returns false if that is not possible.
 	giveBack(it *item) bool
 
-	// ready holds a token while there is something to pop.
+	// ready holds a token while there is an item to pop.
 	ready() <-chan struct{}
 
 	// close refuses further items and keeps those in the queue.
 	close()
 
-	// release ends the use of the queue. It returns the items that are lost with it,
-	// and how many are kept for the next start.
+	// release ends the use of the queue. It returns the items that are lost, and the number of items kept for the next
+	// start.
 	release() (lost []loss, kept int)
 
 	// keeps reports whether items survive the end of the process.
@@ -71,21 +67,21 @@ type queue interface {
 	usage() usage
 }
 
-// usage is what a queue holds.
+// usage describes the contents of a queue.
 type usage struct {
 	profiles, bytes int
-	inMemory        int    // of the profiles
+	inMemory        int    // number of profiles in memory
 	diskBytes       int64  // of all files
-	trouble         string // what is wrong with the disk, or ""
+	trouble         string // the error of the disk, or ""
 }
 
-// loss describes profiles that are given up.
+// loss describes profiles that were given up.
 type loss struct {
 	why             string // one of the texts below
 	profiles, bytes int
 }
 
-// Why profiles are lost, in the words of the log.
+// Reasons for lost profiles, as written to the log.
 const (
 	lostToRoom    = "dropped profiles, the queue is full"
 	lostToTooBig  = "dropped profiles, too big"
@@ -97,7 +93,7 @@ const (
 	lostToRetries = "dropped profiles, retries are used up"
 )
 
-// reason returns why in a word, for metrics.
+// reason returns why as one word, for metrics.
 func (l loss) reason() string {
 	return map[string]string{
 		lostToRoom: "queue_full", lostToTooBig: "too_big", lostToRead: "queue_damaged", lostToAge: "too_old",
@@ -111,8 +107,8 @@ type token chan struct{}
 
 func newToken() token { return make(token, 1) }
 
-// put puts the token in. A reader that takes the token takes an item, and the queue
-// puts the token back if more are left.
+// put puts the token in. A reader that takes the token also takes an item; the queue puts the token back if items are
+// left.
 func (t token) put() {
 	select {
 	case t <- struct{}{}:

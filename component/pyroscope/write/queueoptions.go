@@ -19,7 +19,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/write/spool"
 )
 
-// QueueOptions let profiles wait on disk, for each endpoint by itself.
+// QueueOptions make profiles wait on disk, separately for each endpoint.
 type QueueOptions struct {
 	MaxBytes      units.Base2Bytes `river:"max_size,attr,optional"`       // on disk, for one endpoint
 	MaxAge        time.Duration    `river:"max_age,attr,optional"`        // of a profile
@@ -45,14 +45,14 @@ const (
 func (o *QueueOptions) SetToDefault() {
 	*o = QueueOptions{
 		MaxBytes:      units.GiB,
-		MaxAge:        time.Hour, // Pyroscope refuses what is older
+		MaxAge:        time.Hour, // Pyroscope refuses older profiles
 		MaxInFlight:   1,
 		Fsync:         fsyncInterval,
 		FsyncInterval: time.Second,
 	}
 }
 
-// check returns an error that names what cannot be used.
+// check returns an error that names the first option that cannot be used.
 func (o *QueueOptions) check() error {
 	switch {
 	case o.MaxBytes < minQueueBytes:
@@ -69,7 +69,7 @@ func (o *QueueOptions) check() error {
 	return nil
 }
 
-// spool returns o as the spool takes it.
+// spool returns o as options of the spool.
 func (o *QueueOptions) spool(logger log.Logger) spool.Options {
 	policy := map[string]spool.SyncPolicy{
 		fsyncInterval: spool.SyncInterval, fsyncAlways: spool.SyncAlways, fsyncNever: spool.SyncNever,
@@ -77,9 +77,8 @@ func (o *QueueOptions) spool(logger log.Logger) spool.Options {
 	return spool.Options{MaxBytes: int64(o.MaxBytes), Sync: policy, Interval: o.FsyncInterval, Logger: logger}
 }
 
-// queueKeys returns the names of the endpoints' directories. What waits for one
-// server and tenant must not go to another, so the name depends on both; but not
-// on credentials, which change.
+// queueKeys returns the names of the endpoints' directories. A profile that waits for one server and tenant must not be
+// sent to another server or tenant, so the name depends on both. It does not depend on credentials, which change.
 func queueKeys(endpoints []*EndpointOptions) []string {
 	keys := make([]string, len(endpoints))
 	used := map[string]int{}
@@ -105,12 +104,11 @@ func queueKeys(endpoints []*EndpointOptions) []string {
 	return keys
 }
 
-// sweep removes the directories of endpoints that are gone, once what is in them
-// is too old to be sent.
+// sweep removes the directories of removed endpoints, once their contents are too old to be sent.
 func sweep(root string, keep map[string]bool, maxAge time.Duration, logger log.Logger) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return // there is none
+		return // the directory does not exist
 	}
 	for _, entry := range entries {
 		dir := filepath.Join(root, entry.Name())
@@ -125,12 +123,12 @@ func sweep(root string, keep map[string]bool, maxAge time.Duration, logger log.L
 	}
 }
 
-// newest returns when a file in dir was last changed.
+// newest returns the newest modification time of a file in dir.
 func newest(dir string) time.Time {
 	var last time.Time
 	_ = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
 		if err != nil {
-			return nil // gone meanwhile
+			return nil // removed in the meantime
 		}
 		if info, err := entry.Info(); err == nil && info.ModTime().After(last) {
 			last = info.ModTime()

@@ -14,14 +14,13 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/limits"
 )
 
-// receiver is the way into a component. It stays the same over updates, so
-// that components that hold it can keep it.
+// receiver is the component's Appendable. It stays the same across updates, so that other components can keep it.
 type receiver struct {
 	componentID string
 	routes      atomic.Pointer[routes] // nil: the component has ended
 }
 
-// routes are where profiles go. They are immutable.
+// routes are the destinations of profiles. They are immutable.
 type routes struct {
 	external  map[string]string
 	endpoints []*endpoint
@@ -43,14 +42,11 @@ func (r *receiver) close() { r.routes.Store(nil) }
 // Appender implements pyroscope.Appendable.
 func (r *receiver) Appender() pyroscope.Appender { return r }
 
-// Append implements pyroscope.Appender: it puts the profiles into the queue of
-// every endpoint and never blocks, whatever ctx says. An error means that they
-// were not queued; metrics, log and health say what becomes of them after
-// that.
+// Append implements pyroscope.Appender: it puts the profiles into the queue of every endpoint. It ignores ctx and never
+// blocks. An error means that the profiles were not queued; metrics, log and health report their later fate.
 //
-// A profile beyond Pyroscope's limits is split. Each part is pushed by a request of its
-// own: Pyroscope stores the good ones of a batch even when it refuses the batch, and
-// would get them twice by a retry.
+// Append splits a profile that exceeds Pyroscope's limits. It pushes each part in its own request: Pyroscope stores the
+// valid profiles of a batch even when it refuses the batch, and a retry would store them twice.
 func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyroscope.RawSample) error {
 	to := r.routes.Load()
 	if to == nil {
@@ -94,7 +90,7 @@ func (to *routes) refuse(l loss, err error) {
 	}
 }
 
-// AppendIngest implements pyroscope.Appender in the same way.
+// AppendIngest implements pyroscope.Appender in the same way as Append.
 func (r *receiver) AppendIngest(_ context.Context, profile *pyroscope.IncomingProfile) error {
 	to := r.routes.Load()
 	if to == nil {

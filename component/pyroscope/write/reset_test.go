@@ -31,8 +31,8 @@ func breakdown(t *testing.T) time.Duration {
 	return d
 }
 
-// A proxy that is being restarted resets connections: that says nothing about the
-// profiles, so none is lost, whether they wait in memory or on disk.
+// A proxy that is being restarted resets connections. A reset does not depend on the profiles, so none is lost, in
+// memory or on disk.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*net.TCPConn){
@@ -93,7 +93,7 @@ func readRequest(c *net.TCPConn) {
 type brokenProxy struct {
 	listener *net.TCPListener
 	to       string
-	until    func(*net.TCPConn) // what it does before the reset
+	until    func(*net.TCPConn) // actions before the reset
 	resets   atomic.Int64
 	mended   atomic.Bool
 }

@@ -13,36 +13,33 @@ import (
 	"connectrpc.com/connect"
 )
 
-// minWait keeps retries from spinning when min_backoff_period is next to nothing.
+// minWait prevents a busy loop of retries when min_backoff_period is almost zero.
 const minWait = 10 * time.Millisecond
 
-// fewRetries is the number of retries after an answer that says nothing about
-// whether a retry could help.
+// fewRetries is the number of retries after an answer that does not show whether a retry could help.
 const fewRetries = 3
 
-// longestPause bounds what is read from Retry-After, in seconds.
+// longestPause bounds the value of Retry-After, in seconds.
 const longestPause = 24 * 60 * 60
 
-// verdict says what a failed push means for the profile.
+// verdict is the consequence of a failed push for the profile.
 type verdict int
 
 const (
 	giveUp    verdict = iota // the server will never take it
-	denied                   // the server takes nothing like this: the fault may be in the configuration
-	retry                    // later, as often as configured
-	retryAFew                // as retry, but at most fewRetries times
-	slowDown                 // as retry, and all pushes to this endpoint wait
+	denied                   // the server refuses all such requests: the fault may be in the configuration
+	retry                    // retry later, as often as configured
+	retryAFew                // like retry, but at most fewRetries times
+	slowDown                 // like retry, and all pushes to this endpoint wait
 )
 
-// judge reads the error of a push. response is the HTTP response it came with,
-// empty if there was none.
+// judge classifies the error of a push. response is the HTTP response that it came with, empty if there was none.
 //
-// The codes are those that Grafana Agent retries, except where HTTP says more. A 4xx of
-// a proxy, which knows no Connect codes, is final although Connect reads it as internal
-// or unknown. Pyroscope answers with the code unknown when it cannot decode a profile,
-// which no retry changes. Without a whole answer the server has refused nothing: a proxy
-// that restarts resets connections, which Connect calls canceled, or ends them in the
-// middle of an answer, which Connect calls unknown.
+// judge retries the same codes as Grafana Agent, except where HTTP is more precise. A 4xx status of a proxy, which
+// knows no Connect codes, is final although Connect maps it to internal or unknown. Pyroscope answers with the code
+// unknown when it cannot decode a profile; a retry does not help. Without a complete answer the server has not refused
+// the profile: a proxy that restarts resets connections, which Connect reports as canceled, or closes them in the
+// middle of an answer, which Connect reports as unknown.
 func judge(err error, response response, retry429 bool) verdict {
 	code := connect.CodeOf(err)
 	if response.status == http.StatusTooManyRequests || code == connect.CodeResourceExhausted && connect.IsWireError(err) {
@@ -73,8 +70,7 @@ func judge(err error, response response, retry429 bool) verdict {
 	return giveUp
 }
 
-// brokeOff reports whether a push ended without a whole answer. The caller checks
-// whether our own context has ended.
+// brokeOff reports whether a push ended without a complete answer. The caller checks whether our own context has ended.
 func brokeOff(err error, r response) bool {
 	if connect.IsWireError(err) {
 		return false
@@ -83,7 +79,7 @@ func brokeOff(err error, r response) bool {
 		errors.Is(err, syscall.ECONNRESET)
 }
 
-// isFinalStatus reports whether an HTTP status blames the request.
+// isFinalStatus reports whether an HTTP status means that the same request will always fail.
 func isFinalStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -92,13 +88,13 @@ func isFinalStatus(status int) bool {
 	return status >= 300 && status < 500
 }
 
-// blame reports whether a final status is about the profile, or about how and where
-// it is sent: a token that has expired, a path that a proxy does not know.
+// blame decides whether a final status is about the profile, or about the way it is sent: an expired token, or a path
+// that a proxy does not know.
 func blame(err error, status int) verdict {
 	switch status {
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 		return giveUp
-	case http.StatusBadRequest: // Pyroscope's own, or a proxy's?
+	case http.StatusBadRequest: // sent by Pyroscope, or by a proxy?
 		var refused *ingestError
 		if connect.IsWireError(err) || errors.As(err, &refused) {
 			return giveUp
@@ -107,16 +103,15 @@ func blame(err error, status int) verdict {
 	return denied
 }
 
-// backoff gives the waits between retries of one profile: each from a range that
-// doubles, at random so that senders do not march in step. (The library at hand
-// spreads its waits to both sides of the maximum, so max_backoff_period would
-// not be one.)
+// backoff computes the waits between retries of one profile. Each wait is random, within a range that doubles, so that
+// senders do not retry in step. (The available library spreads its waits to both sides of the maximum, so they could
+// exceed max_backoff_period.)
 type backoff struct {
 	low, most time.Duration
 }
 
-// newBackoff returns the waits that o asks for, none longer than most unless the
-// first one is.
+// newBackoff returns the waits that o configures. No wait is longer than most, except a first wait that is already
+// longer.
 func newBackoff(o *EndpointOptions, most time.Duration) backoff {
 	low := max(o.MinBackoff, minWait)
 	return backoff{low: low, most: max(min(o.MaxBackoff, most), low)}
@@ -130,8 +125,8 @@ func (b *backoff) next() time.Duration {
 	return wait
 }
 
-// retryAfter returns the wait that a Retry-After header asks for (RFC 9110,
-// section 10.2.3), 0 if it is missing or not readable.
+// retryAfter returns the wait that a Retry-After header asks for (RFC 9110, section 10.2.3), or 0 if the header is
+// missing or invalid.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 64); err == nil {
 		return time.Duration(min(seconds, longestPause)) * time.Second

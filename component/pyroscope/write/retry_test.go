@@ -124,7 +124,7 @@ func TestMemoryQueue(t *testing.T) {
 	require.Equal(t, usage{}, q.usage())
 }
 
-// The queue keeps its order over many rounds and does not keep what it gave away.
+// The queue keeps its order over many rounds and does not retain popped items.
 func TestRingOrder(t *testing.T) {
 	r := ring{maxBytes: 1 << 30, maxItems: 100}
 	next, expected := 0, 0

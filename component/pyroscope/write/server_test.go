@@ -26,7 +26,7 @@ import (
 type server struct {
 	*httptest.Server
 	pushed chan push
-	keep   bool // put what is pushed into pushed
+	keep   bool // send received profiles to pushed
 
 	mu           sync.Mutex
 	answer       func(call int, request *connect.Request[pushv1.PushRequest]) error

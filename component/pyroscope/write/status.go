@@ -6,32 +6,31 @@ import (
 	"time"
 )
 
-// refusedFor is how long an endpoint is unhealthy after a profile that it, or this component for its sake, has refused.
+// refusedFor is how long an endpoint stays unhealthy after the endpoint, or this component on its behalf, has refused a
+// profile.
 const refusedFor = 5 * time.Minute
 
-// persistent is the number of failed attempts in a row that make an endpoint
-// unhealthy.
+// persistent is the number of consecutive failed attempts that make an endpoint unhealthy.
 const persistent = 3
 
-// status says whether pushes to an endpoint succeed. It is safe for concurrent use.
+// status records whether pushes to an endpoint succeed. It is safe for concurrent use.
 type status struct {
 	mu       sync.Mutex
 	sent     uint64
 	drops    uint64
-	failures int       // attempts in a row
-	since    time.Time // of the first of them, or of the first success after them
-	err      error     // of the last of them
+	failures int       // consecutive failed attempts
+	since    time.Time // time of the first failure in the row, or of the first success after it
+	err      error     // of the last failed attempt
 
-	refusals     int       // profiles that were never to arrive, without a pause of refusedFor
-	refusedSince time.Time // the first of them
-	refusedLast  time.Time // the last of them
-	refusal      error     // why that one
+	refusals     int       // refused profiles, without a pause of refusedFor between them
+	refusedSince time.Time // time of the first refusal
+	refusedLast  time.Time // time of the last refusal
+	refusal      error     // error of the last refusal
 
-	back chan struct{} // closed when an endpoint that was unhealthy takes a profile
+	back chan struct{} // closed when an unhealthy endpoint takes a profile
 }
 
-// comesBack returns a channel that is closed when the endpoint, being unhealthy,
-// takes a profile again.
+// comesBack returns a channel that is closed when the endpoint is unhealthy and takes a profile again.
 func (s *status) comesBack() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +73,7 @@ func (s *status) dropped(profiles int) {
 	s.drops += uint64(profiles)
 }
 
-// refused notes that a profile will never arrive, whatever becomes of others.
+// refused notes that a profile will never arrive, even if other profiles do.
 func (s *status) refused(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *status) refused(err error) {
 	s.refusedLast, s.refusal = now, err
 }
 
-// problem says what is wrong, "" if nothing, and since when.
+// problem returns a description of the problem, or "", and its start.
 func (s *status) problem() (string, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/write/spool"
 )
 
-// An item on disk begins with its kind. A push goes on as the protobuf of its
-// request; a request of the older API as texts, each after its length as a uvarint:
-// path, query, the number of content types, these, and the body.
+// An item on disk starts with its kind. A push is followed by the protobuf of its request. A request of the older API
+// is followed by texts, each preceded by its length as a uvarint: path, query, the number of content types, the content
+// types, and the body.
 const (
 	kindPush   = 'P'
 	kindIngest = 'I'

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracing says in which headers requests carry their trace on to the server.
+// Tracing selects the headers that pass a request's trace context to the server.
 type Tracing struct {
 	JaegerPropagator       bool `river:"jaeger_propagator,attr,optional"`        // uber-trace-id, which Pyroscope reads
 	TraceContextPropagator bool `river:"trace_context_propagator,attr,optional"` // traceparent
@@ -18,7 +18,7 @@ type Tracing struct {
 // SetToDefault implements river.Defaulter.
 func (t *Tracing) SetToDefault() { *t = Tracing{JaegerPropagator: true, TraceContextPropagator: true} }
 
-// transport returns next with a span of tracer for each request.
+// transport wraps next so that each request is a span of tracer.
 func (t Tracing) transport(next http.RoundTripper, tracer trace.TracerProvider) http.RoundTripper {
 	var propagators []propagation.TextMapPropagator
 	if t.JaegerPropagator {

@@ -1,10 +1,9 @@
-// Package git is remote.git: it reads one file of a Git repository, and reads it
-// again when the repository changes. The runtime's import.git and module.git
-// blocks are made of it.
+// Package git is the component remote.git: it reads one file of a Git repository, and reads it again when the
+// repository changes. The runtime's import.git and module.git blocks use it.
 //
-// It runs the git program. A Git library in the binary would add megabytes to it
-// for a block that few configurations have, and every machine that pulls its
-// configuration from Git has the program, with its proxies and protocols.
+// It runs the git program. A Git library in the binary would add megabytes for a block that few configurations have,
+// and a machine that pulls its configuration from Git already has the program, including its proxy settings and
+// protocols.
 package git
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// Arguments say what to read.
+// Arguments configure remote.git.
 type Arguments struct {
 	Repository    string        `river:"repository,attr"`
 	Revision      string        `river:"revision,attr,optional"` // a tag, a branch, or anything that git rev-parse knows
@@ -33,7 +32,7 @@ type BasicAuth struct {
 	Password rivertypes.Secret `river:"password,attr"`
 }
 
-// SSHKey is what SSH authenticates with. The server's key must be known to SSH.
+// SSHKey is a key for SSH authentication. SSH must already know the server's key.
 type SSHKey struct {
 	Username   string            `river:"username,attr"`
 	Key        rivertypes.Secret `river:"key,attr,optional"`
@@ -41,7 +40,7 @@ type SSHKey struct {
 	Passphrase rivertypes.Secret `river:"passphrase,attr,optional"`
 }
 
-// Exports is the file.
+// Exports holds the content of the file.
 type Exports struct {
 	Content rivertypes.OptionalSecret `river:"content,attr"`
 }
@@ -51,8 +50,8 @@ func (a *Arguments) SetToDefault() {
 	*a = Arguments{Revision: "HEAD", PullFrequency: time.Minute}
 }
 
-// Validate implements river.Validator. It moves a password in the repository's URL to
-// BasicAuth, which is shown as a secret.
+// Validate implements river.Validator. It moves a password from the repository's URL to BasicAuth, which is displayed
+// as a secret.
 func (a *Arguments) Validate() error {
 	switch {
 	case a.Repository == "" || strings.HasPrefix(a.Repository, "-"):
@@ -79,8 +78,8 @@ func (a *Arguments) Validate() error {
 	return nil
 }
 
-// misspelt reports whether the repository looks like a URL but cannot be parsed as
-// one, so that it is not known where a password in it ends.
+// misspelt reports whether the repository looks like a URL but cannot be parsed, so that the end of a password in it is
+// unknown.
 func (a *Arguments) misspelt() bool {
 	_, err := url.Parse(a.Repository)
 	return err != nil && strings.Contains(a.Repository, "://")
@@ -95,9 +94,8 @@ func (a *Arguments) hasPassword() bool {
 	return ok
 }
 
-// separateCredentials moves a user name and password from an HTTP URL to BasicAuth,
-// unless there is one: URLs are shown in errors, in the web interface, and to all users
-// of this host as arguments of git.
+// separateCredentials moves a user name and password from an HTTP URL to BasicAuth, unless BasicAuth is set: URLs
+// appear in errors, in the web interface, and, as arguments of git, to all users of this host.
 func (a *Arguments) separateCredentials() {
 	u, err := url.Parse(a.Repository)
 	if err != nil || u.User == nil || !a.overHTTP() {

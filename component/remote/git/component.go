@@ -20,7 +20,7 @@ func Registration() component.Registration {
 type Component struct {
 	component.Condition
 	options component.Options
-	changed chan struct{} // token: there are new arguments
+	changed chan struct{} // a token: there are new arguments
 
 	pullMu sync.Mutex // held while git runs
 
@@ -34,9 +34,8 @@ func newComponent(options component.Options, arguments Arguments) (*Component, e
 	return c, c.Update(arguments)
 }
 
-// Update implements component.Component. It reads the file before it returns. A
-// repository that cannot be reached is no error if there is a copy with the file
-// from before.
+// Update implements component.Component. It reads the file before it returns. An unreachable repository is no error if
+// an earlier copy contains the file.
 func (c *Component) Update(arguments component.Arguments) error {
 	next := arguments.(Arguments)
 	c.pullMu.Lock()
@@ -61,7 +60,7 @@ func (c *Component) pull(ctx context.Context, arguments Arguments) error {
 	content, commit, err := repository.read(ctx)
 	switch {
 	case fetched != nil && err != nil:
-		err = fetched // reading fails because of that
+		err = fetched // the failed fetch is the cause
 	case fetched != nil && ctx.Err() == nil:
 		level.Error(c.options.Logger).Log("msg", "the repository cannot be reached; its last copy is used", "err", fetched)
 	}
@@ -81,7 +80,7 @@ func (c *Component) pull(ctx context.Context, arguments Arguments) error {
 	return nil
 }
 
-// Run implements component.Component: it pulls at the frequency asked for.
+// Run implements component.Component: it pulls at the configured frequency.
 func (c *Component) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	timer.Stop()

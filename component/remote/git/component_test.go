@@ -57,7 +57,7 @@ func (o *origin) commit(name, text string) string {
 	return o.git("-C", o.dir, "rev-parse", "HEAD")
 }
 
-// reader is a remote.git with what it exported last.
+// reader is a remote.git with its latest export.
 type reader struct {
 	*Component
 	content chan string
@@ -231,7 +231,7 @@ func TestBasicAuth(t *testing.T) {
 	require.Greater(t, requests, 4)
 }
 
-// commandLines returns the command lines of git and what it started.
+// commandLines returns the command lines of git and its child processes.
 func commandLines(t *testing.T) (lines []string) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)

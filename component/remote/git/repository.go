@@ -16,28 +16,27 @@ import (
 	"time"
 )
 
-// commandTimeout bounds one run of git, so that a server that hangs does not hang
-// a reload for ever.
+// commandTimeout bounds one run of git, so that an unresponsive server does not block a reload indefinitely.
 const commandTimeout = 2 * time.Minute
 
 // maxFile bounds the file that is read, in bytes.
 const maxFile = 16 << 20
 
-// repository is a bare copy of a repository on disk.
+// repository is a bare clone of a repository on disk.
 type repository struct {
 	arguments Arguments // Repository without credentials
 	dir       string
 }
 
-// newRepository returns the copy of the repository that arguments name, in a
-// folder of its own below dataPath. Nothing is run or written yet.
+// newRepository returns the clone of the repository that arguments name, in its own directory below dataPath. It does
+// not run git or write files.
 func newRepository(dataPath string, arguments Arguments) *repository {
 	arguments.separateCredentials()
 	name := sha256.Sum256([]byte(arguments.Repository))
 	return &repository{arguments: arguments, dir: filepath.Join(dataPath, fmt.Sprintf("%x.git", name[:8]))}
 }
 
-// fetch brings the copy up to date.
+// fetch updates the clone.
 func (r *repository) fetch(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(r.dir, "HEAD")); err != nil {
 		if err := os.MkdirAll(filepath.Dir(r.dir), 0o750); err != nil {
@@ -55,7 +54,7 @@ func (r *repository) fetch(ctx context.Context) error {
 	return nil
 }
 
-// read returns the file at the revision, and the commit, from the copy.
+// read returns the file at the revision, and the commit, from the clone.
 func (r *repository) read(ctx context.Context) (content, commit string, err error) {
 	if commit, err = r.resolve(ctx); err != nil {
 		return "", "", err
@@ -76,8 +75,8 @@ func (r *repository) read(ctx context.Context) (content, commit string, err erro
 	return content, commit, nil
 }
 
-// resolve returns the commit that the revision means: a tag of that name, else a
-// branch of the repository, else what git makes of it.
+// resolve returns the commit for the revision: the tag with that name, else the remote branch, else the result of git
+// rev-parse.
 func (r *repository) resolve(ctx context.Context) (string, error) {
 	for _, name := range []string{"refs/tags/" + r.arguments.Revision, "refs/remotes/origin/" + r.arguments.Revision,
 		r.arguments.Revision} {
@@ -101,8 +100,7 @@ func (e *missingProgram) Error() string {
 		"; install it (Debian: apt-get install git)"
 }
 
-// git runs git and returns what it prints. Errors hold the last thing that it
-// said.
+// git runs git and returns its output. Its errors contain git's last message.
 func (r *repository) git(ctx context.Context, arguments ...string) (string, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
@@ -121,7 +119,7 @@ func (r *repository) git(ctx context.Context, arguments ...string) (string, erro
 	}
 	cmd := exec.CommandContext(ctx, program, arguments...)
 	cmd.Env = append(os.Environ(), environment...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // git starts others: ssh, git-remote-https
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // git starts child processes: ssh, git-remote-https
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	var out, complaint bytes.Buffer
@@ -129,7 +127,7 @@ func (r *repository) git(ctx context.Context, arguments ...string) (string, erro
 	err = cmd.Start()
 	if err == nil {
 		if raised, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil && raised > 20 { // a negative nice value
-			_ = syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, 0) // git is not as urgent as we are
+			_ = syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, 0) // git is less urgent than this process
 		}
 		err = cmd.Wait()
 	}
@@ -155,10 +153,9 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// environment returns variables that let git run unattended, apart from what
-// users of the machine have configured for themselves, and with the credentials.
-// These are in variables or files that only this user can read, never in the
-// command line. cleanUp removes the files.
+// environment returns environment variables that let git run without prompts, ignoring the machine's and the users' own
+// git configuration, with the credentials. The credentials are in variables or in files that only this user can read,
+// never on the command line. cleanUp removes the files.
 func (r *repository) environment() (variables []string, cleanUp func(), err error) {
 	variables = []string{
 		"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
@@ -183,7 +180,7 @@ func (k *SSHKey) environment() (variables []string, cleanUp func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cleanUp = func() { _ = os.RemoveAll(dir) } // its files are of no use to anybody else
+	cleanUp = func() { _ = os.RemoveAll(dir) } // only this user can read leftovers
 	defer func() {
 		if err != nil {
 			cleanUp()
@@ -210,5 +207,5 @@ func (k *SSHKey) environment() (variables []string, cleanUp func(), err error) {
 	return append(variables, "GIT_SSH_COMMAND="+command), cleanUp, nil
 }
 
-// quote quotes a word for the shell that git hands the command to.
+// quote quotes a word for the shell that runs the command for git.
 func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -1,5 +1,4 @@
-// Package http is the component remote.http: the body of a web resource, kept
-// current.
+// Package http is the component remote.http: the body of a web resource, kept up to date.
 package http
 
 import (
@@ -24,7 +23,7 @@ import (
 // Name is the component's name in River.
 const Name = "remote.http"
 
-// maxBody bounds what is read of an answer, in bytes.
+// maxBody bounds the body of an answer, in bytes.
 const maxBody = 32 << 20
 
 // Registration returns what a host needs to offer the component.
@@ -42,7 +41,7 @@ type Arguments struct {
 	Client        Client            `river:"client,block,optional"`
 }
 
-// Client is the block of the HTTP client's arguments.
+// Client is the block with the HTTP client's arguments.
 type Client struct {
 	HTTP config.HTTPClientConfig `river:",squash"`
 }
@@ -53,7 +52,7 @@ func (c *Client) SetToDefault() { c.HTTP.SetToDefault() }
 // Validate implements river.Validator.
 func (c *Client) Validate() error { return c.HTTP.Validate() }
 
-// Exports is what remote.http offers to others.
+// Exports are the values of remote.http that other components can refer to.
 type Exports struct {
 	Content rivertypes.OptionalSecret `river:"content,attr"`
 }
@@ -101,11 +100,11 @@ type Component struct {
 	component.Condition
 	opts    component.Options
 	updates *mailbox.Mailbox[Arguments]
-	last    *Exports // of New, then of Run
+	last    *Exports // set by New, then by Run
 }
 
-// New asks for the content and exports it. If that fails, it is an error: whoever
-// refers to the content would get none.
+// New requests the content and exports it. It returns an error if that fails, since components that refer to the
+// content would get none.
 func New(opts component.Options, args Arguments) (*Component, error) {
 	c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
 	client, err := args.newClient()
@@ -123,7 +122,7 @@ func (a *Arguments) newClient() (*http.Client, error) {
 	return promconfig.NewClientFromConfig(a.Client.HTTP.Convert(), Name)
 }
 
-// Update implements component.Component. Run asks with the new arguments at once.
+// Update implements component.Component. Run then polls with the new arguments at once.
 func (c *Component) Update(args component.Arguments) error {
 	fresh, ok := args.(Arguments)
 	if !ok {
@@ -136,8 +135,7 @@ func (c *Component) Update(args component.Arguments) error {
 	return nil
 }
 
-// Run implements component.Component. While the content cannot be had, the last
-// one stays exported.
+// Run implements component.Component. While requests fail, the last content stays exported.
 func (c *Component) Run(ctx context.Context) error {
 	client := &http.Client{}
 	defer func() { client.CloseIdleConnections() }()
@@ -145,7 +143,7 @@ func (c *Component) Run(ctx context.Context) error {
 		if fresh {
 			client.CloseIdleConnections()
 			next, err := args.newClient()
-			if err != nil { // Update has tried it
+			if err != nil { // Update has checked this
 				level.Error(c.opts.Logger).Log("msg", "HTTP client", "err", err)
 				continue
 			}
@@ -173,8 +171,8 @@ func (c *Component) poll(ctx context.Context, args Arguments, client *http.Clien
 	return nil
 }
 
-// ask returns the body of the answer without white space around it. Errors do not
-// show the URL, which may hold a password.
+// ask returns the body of the answer without surrounding white space. Its errors do not show the URL, which may contain
+// a password.
 func ask(ctx context.Context, args Arguments, client *http.Client) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.PollTimeout)
 	defer cancel()

@@ -59,7 +59,7 @@ func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64, err error) {
 // counts include calls after a failed walk.
 const (
 	closeLooks = 4
-	rareLooks  = 32 // one in so many calls compares
+	rareLooks  = 32 // one in rareLooks calls compares
 )
 
 // written reports whether the VM has written instructions of a page since the page was made. The only error is

@@ -1,6 +1,5 @@
-// Package adapter lets a component of Headwater run in Grafana Agent Flow. Both
-// have the same contract in packages of their own, so all there is to do is to
-// hand over one type for the other.
+// Package adapter lets a component of Headwater run in Grafana Agent Flow. Both have the same contract in separate
+// packages, so the adapter only converts between the types.
 package adapter
 
 import (
@@ -13,13 +12,11 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// Convert turns the arguments that the Agent has decoded into those of a
-// component of Headwater.
+// Convert converts the arguments that the Agent has decoded to the arguments of a component of Headwater.
 type Convert func(agent.Arguments) (component.Arguments, error)
 
-// Registration returns r for the Agent. If convert is nil, the Agent decodes
-// r.Args itself; otherwise args is the zero value of what it decodes, and convert
-// turns that into what r.Build takes.
+// Registration returns r for the Agent. If convert is nil, the Agent decodes r.Args itself; otherwise args is the zero
+// value of the type that the Agent decodes, and convert converts it to the arguments of r.Build.
 func Registration(r component.Registration, args agent.Arguments, convert Convert) agent.Registration {
 	if convert == nil {
 		args = r.Args
@@ -53,7 +50,7 @@ func options(o agent.Options) component.Options {
 	}
 }
 
-// adapted is a component of Headwater as one of the Agent.
+// adapted wraps a component of Headwater as a component of the Agent.
 type adapted struct {
 	inner   component.Component
 	convert Convert
@@ -85,9 +82,8 @@ func (a *adapted) DebugInfo() interface{} {
 	return nil
 }
 
-// CurrentHealth implements the Agent's component.HealthComponent. Of a component
-// that does not say, it is healthy since ever, which is what the Agent takes
-// least notice of.
+// CurrentHealth implements the Agent's component.HealthComponent. A component that reports no health is always healthy,
+// with a zero time: the Agent then prefers every other source of health.
 func (a *adapted) CurrentHealth() agent.Health {
 	teller, ok := a.inner.(component.HealthComponent)
 	if !ok {
@@ -104,8 +100,7 @@ var healthTypes = map[component.HealthType]agent.HealthType{
 	component.HealthTypeExited:    agent.HealthTypeExited,
 }
 
-// Handler implements the Agent's http.Component: what the component serves below
-// /api/v0/component/ID/, or nil.
+// Handler implements the Agent's http.Component: it returns the handler for paths below /api/v0/component/ID/, or nil.
 func (a *adapted) Handler() http.Handler {
 	if server, ok := a.inner.(component.HTTPComponent); ok {
 		return server.Handler()

@@ -1,5 +1,4 @@
-// Package conformance asks the flow runtime of Grafana Agent v0.40 what it makes
-// of the configurations in integration/conformance.
+// Package conformance runs the configurations in integration/conformance in the flow runtime of Grafana Agent v0.40.
 package conformance
 
 import (

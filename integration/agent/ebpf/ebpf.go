@@ -1,7 +1,6 @@
-// Package ebpf registers Headwater's pyroscope.ebpf with Grafana Agent Flow, in
-// place of the Agent's own. Import it for its effect, and do not import the
-// Agent's component/pyroscope/ebpf or component/all, which register another
-// component of that name.
+// Package ebpf registers Headwater's pyroscope.ebpf with Grafana Agent Flow, in place of the Agent's own. Import it for
+// its side effect, and do not import the Agent's component/pyroscope/ebpf or component/all, which register a component
+// with the same name.
 package ebpf
 
 import (
@@ -20,12 +19,12 @@ import (
 	"github.com/headwater/headwater/integration/agent/adapter"
 )
 
-// The Agent knows of components what they register when they are imported.
+// The Agent's components register themselves when they are imported.
 func init() {
 	agent.Register(Registration())
 }
 
-// Arguments are those of Headwater's pyroscope.ebpf, with the Agent's receivers.
+// Arguments are the arguments of Headwater's pyroscope.ebpf, with the Agent's receivers.
 type Arguments struct {
 	ForwardTo []agentpyroscope.Appendable `river:"forward_to,attr"`
 	Settings  ebpf.Settings               `river:",squash"`
@@ -52,7 +51,7 @@ func convert(args agent.Arguments) (component.Arguments, error) {
 	}
 	converted := ebpf.Arguments{Settings: decoded.Settings}
 	for _, to := range decoded.ForwardTo {
-		if to == nil { // of a component that has not exported yet
+		if to == nil { // its component has not exported yet
 			continue
 		}
 		converted.ForwardTo = append(converted.ForwardTo, receiver(to))
@@ -60,8 +59,8 @@ func convert(args agent.Arguments) (component.Arguments, error) {
 	return converted, nil
 }
 
-// receiver returns a receiver of the Agent as one of Headwater. The Agent's pyroscope.write
-// does not split what is beyond the limits of a server.
+// receiver wraps a receiver of the Agent for Headwater. It splits profiles that exceed a server's limits, because the
+// Agent's pyroscope.write does not.
 func receiver(of agentpyroscope.Appendable) pyroscope.Appendable {
 	return pyroscope.AppendableFunc(func(ctx context.Context, labels labels.Labels, samples []*pyroscope.RawSample) error {
 		var converted []*agentpyroscope.RawSample

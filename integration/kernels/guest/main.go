@@ -1,6 +1,5 @@
-// Command guest is the first and only process of a test machine: it mounts
-// what a BPF test needs, runs /test with the arguments in /arguments (one a
-// line), prints its exit code and turns the machine off.
+// Command guest is the first and only process of a test machine: it mounts the file systems that a BPF test needs, runs
+// /test with the arguments in /arguments (one per line), prints its exit code and turns the machine off.
 package main
 
 import (
@@ -19,7 +18,7 @@ func main() {
 		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"},
 		{"tracefs", "/sys/kernel/tracing"}, {"bpf", "/sys/fs/bpf"}, {"cgroup2", "/sys/fs/cgroup"},
 	} {
-		_ = os.MkdirAll(m.on, 0o755) // Mount says what is wrong
+		_ = os.MkdirAll(m.on, 0o755) // Mount reports the error
 		if err := syscall.Mount(m.kind, m.on, m.kind, 0, ""); err != nil {
 			fmt.Printf("guest: mount %s: %v\n", m.on, err)
 		}
@@ -29,7 +28,7 @@ func main() {
 	}
 	fmt.Printf("\nguest: exit %d\n", run())
 	syscall.Sync()
-	// A restart ends qemu, which is told not to do it.
+	// qemu runs with -no-reboot: a restart ends it.
 	err := syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)
 	fmt.Println("guest: restart:", err)
 }

@@ -1,9 +1,8 @@
 package fuse
 
-// Held is a program that is busy in code of no file, and whose memory is held back from who
-// reads it: the pages behind that code by userfaultfd(2), or, with a library and a file as
-// arguments, the library's description of itself by that file, which the program puts there once it
-// gets SIGUSR1.
+// Held is a program that is busy in code outside any file, and whose memory blocks readers: the pages after that code
+// by userfaultfd(2), or, with a library and a file as arguments, the library's description of itself, which the program
+// maps from that file when it receives SIGUSR1.
 const Held = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -79,7 +78,7 @@ int main(int argc, char **argv)
 }
 `
 
-// HeldLibrary is one that seems to be a Java VM's. The pages of its description are its own.
+// HeldLibrary looks like the library of a Java VM. Its description has its own pages.
 const HeldLibrary = `
 __attribute__((aligned(65536))) unsigned long gHotSpotVMStructEntryTypeNameOffset[8192] = {1};
 int code(void) { return 1; }

@@ -1,5 +1,4 @@
-// Package fuse mounts a file system that stops to answer, for tests of what must
-// not wait for it.
+// Package fuse mounts a file system that can stop answering, for tests of code that must not wait for it.
 package fuse
 
 import (
@@ -16,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Server is a mounted file system whose root directory has files. A process of its own
-// serves it (hangfs): the kernel ends no process that waits for its answer, not even
-// with SIGKILL, so that a test that served itself could hang for ever.
+// Server is a mounted file system whose root directory contains files. A separate process serves it (hangfs): the
+// kernel does not end a process that waits for its answer, not even with SIGKILL, so a test that served the file system
+// itself could hang indefinitely.
 type Server struct {
-	Dir string // where it is mounted
+	Dir string // mount point
 
 	input  io.WriteCloser
 	output *bufio.Reader
 	ended  chan error // of the process
 }
 
-// Mount mounts a file system with the given files, by name, at a directory that it
-// makes in dir. They are executable. Close it after use.
+// Mount mounts a file system with the given files, by name, on a directory that it creates in dir. The files are
+// executable. The caller must close the server.
 func Mount(dir string, files map[string][]byte) (*Server, error) {
 	s := &Server{Dir: filepath.Join(dir, "fuse")}
 	program, folder := filepath.Join(dir, "hangfs"), filepath.Join(dir, "files")
@@ -49,8 +48,8 @@ func Mount(dir string, files map[string][]byte) (*Server, error) {
 	return s, s.start(program, folder)
 }
 
-// start starts the process that serves. It is killed when this one ends, by the end of
-// the thread that has started it: pipes stay open while a thread waits for an answer.
+// start starts the serving process. The kernel kills it when the thread that started it ends, and so when this process
+// ends: its pipes alone would stay open while a thread waits for an answer.
 func (s *Server) start(program, folder string) (err error) {
 	cmd := exec.Command(program, s.Dir, folder)
 	cmd.Stderr = os.Stderr
@@ -81,7 +80,7 @@ func (s *Server) start(program, folder string) (err error) {
 // Hang stops answering.
 func (s *Server) Hang() error { return s.tell("hang") }
 
-// Answer answers again, also what was asked meanwhile.
+// Answer resumes answering, including the requests received in the meantime.
 func (s *Server) Answer() error { return s.tell("answer") }
 
 func (s *Server) tell(what string) error {
@@ -98,9 +97,9 @@ func (s *Server) confirm(what string) error {
 	return nil
 }
 
-// Close ends the file system. Who waits for it gets an error.
+// Close ends the file system. Waiting processes get an error.
 func (s *Server) Close() error {
 	s.input.Close()
-	err := <-s.ended // with it goes the connection, and all requests
+	err := <-s.ended // the end closes the connection, which ends all requests
 	return errors.Join(err, unix.Unmount(s.Dir, unix.MNT_DETACH))
 }

@@ -1,9 +1,7 @@
-// Package need says what a test needs of the machine that it runs on. What is
-// missing skips the test, with the reason; with REQUIRE_KERNEL=1, as make test
-// and CI set it, it fails the test and names the Debian package.
+// Package need declares a test's requirements of its machine. A missing requirement skips the test, with the reason;
+// with REQUIRE_KERNEL=1, as make test and CI set it, it fails the test and names the Debian package.
 //
-// A test that is left out for another reason calls Skip itself and is listed in
-// docs/testing.md.
+// A test that is skipped for another reason calls Skip itself and is listed in docs/testing.md.
 package need
 
 import (
@@ -21,11 +19,10 @@ import (
 //go:embed table
 var table string
 
-// everywhere are commands of every Debian system, and the Go that runs the test.
+// everywhere are commands on every Debian system, and the Go toolchain that runs the test.
 var everywhere = []string{"go", "sh", "sleep", "true", "false", "ls", "env", "cat", "chroot"}
 
-// Missing skips the test because of what the text says, or fails it where
-// everything must be there.
+// Missing skips the test with the given reason, or fails it if all requirements are mandatory.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if Everything() {
@@ -34,18 +31,17 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Everything reports whether a test may miss nothing.
+// Everything reports whether all requirements are mandatory.
 func Everything() bool { return os.Getenv("REQUIRE_KERNEL") == "1" }
 
-// OtherUsers is for tests that give files to other users, and depend on nothing else outside the tree: make test may
+// OtherUsers is for tests that give files to other users and have no other dependency outside the tree: make test may
 // use the result that go test has cached.
 func OtherUsers(t testing.TB) {
 	t.Helper()
 	Root(t)
 }
 
-// Root is for tests that profile, or change the system. make unit leaves them out,
-// whoever runs it.
+// Root is for tests that profile, or change the system. make unit skips them, even when root runs it.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Getenv("HEADWATER_UNIT") == "1" {
@@ -56,8 +52,8 @@ func Root(t testing.TB) {
 	}
 }
 
-// Allowed fails the test for the error of opening something. For one of type Denied, which says that this process may
-// not, it leaves the test out as [Missing] does.
+// Allowed fails the test for an error of opening an object. For an error of type Denied, which means a lack of
+// permission, it calls [Missing].
 func Allowed[Denied error](t testing.TB, err error) {
 	t.Helper()
 	var denied Denied
@@ -69,7 +65,7 @@ func Allowed[Denied error](t testing.TB, err error) {
 	}
 }
 
-// Opened returns what was opened, and closes it when the test ends. The error is as for [Allowed].
+// Opened returns the opened object, and closes it when the test ends. It treats err like [Allowed].
 func Opened[Denied error, T io.Closer](t testing.TB, opened T, err error) T {
 	t.Helper()
 	Allowed[Denied](t, err)
@@ -81,9 +77,8 @@ func Opened[Denied error, T io.Closer](t testing.TB, opened T, err error) T {
 	return opened
 }
 
-// Tools is for tests that run commands, or read the files of packages by their
-// absolute paths. The table must have all commands, so that make test installs
-// them; other absolute paths are programs of the test's own.
+// Tools is for tests that run commands, or read files of packages by their absolute paths. The table must contain all
+// these commands, so that make test installs them; other absolute paths are the test's own programs.
 func Tools(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -100,8 +95,7 @@ func Tools(t testing.TB, names ...string) {
 	}
 }
 
-// Package returns the Debian package of a tool that tests need, "" if the table
-// does not have it.
+// Package returns the Debian package of a tool that tests need, "" if the table does not contain the tool.
 func Package(tool string) string {
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)

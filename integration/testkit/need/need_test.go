@@ -19,8 +19,8 @@ import (
 
 const root = "../../.."
 
-// each calls yield for each call in the tests of the repository: those of files
-// _test.go, and those of packages for tests alone, which import testing.
+// each calls yield for each call in the tests of the repository: in files _test.go, and in packages only for tests,
+// which import testing.
 func each(t *testing.T, yield func(path, function string, call *ast.CallExpr)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -106,8 +106,8 @@ func TestToolsAreListed(t *testing.T) {
 	}
 }
 
-// TestSkipsAreListed: no test is left out silently. Each call of Skip is testkit's, or
-// docs/testing.md has it with its reason, and nothing else.
+// TestSkipsAreListed: no test is skipped silently. Each call of Skip is testkit's, or docs/testing.md lists it with its
+// reason, and the list has no other entries.
 func TestSkipsAreListed(t *testing.T) {
 	var got []string
 	each(t, func(path, function string, call *ast.CallExpr) {

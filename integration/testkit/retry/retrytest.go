@@ -1,11 +1,9 @@
-// Package retry is for tests that judge samples of real programs by their
-// numbers: a moment in which the machine does something else may spoil one attempt,
-// and a defect spoils all of them. It is not for what must hold each time: leaks,
-// counts, exit codes, whose sample it is.
+// Package retry is for tests that judge samples of real programs by their numbers: other work of the machine may spoil
+// one attempt, while a defect spoils all of them. It is not for properties that must hold each time: leaks, counts,
+// exit codes, the process of a sample.
 //
-// Each failed attempt is added to the file that the environment variable
-// HEADWATER_RETRIES names, and "make test" prints how many there were: go test prints
-// nothing about a test that succeeds in the end.
+// Each failed attempt is added to the file that the environment variable HEADWATER_RETRIES names, and "make test"
+// prints the number of attempts: go test prints no output of a test that finally succeeds.
 package retry
 
 import (
@@ -18,25 +16,24 @@ import (
 	"testing"
 )
 
-// attempts is how often a test may fail before it has failed.
+// attempts is the number of failed attempts after which a test fails.
 const attempts = 3
 
 // retriesFile is the variable that names the file of failed attempts.
 const retriesFile = "HEADWATER_RETRIES"
 
-// T is a testing.T that belongs to one attempt. What is to be cleaned up is
-// cleaned up at the attempt's end.
+// T is a testing.T that belongs to one attempt. Its cleanups run at the end of the attempt.
 type T struct {
 	*testing.T
-	path     string // names of the parts that this one is in
+	path     string // names of the enclosing parts
 	mu       sync.Mutex
 	failures []string
 	failed   bool
 	cleanups []func()
 }
 
-// Run lets test try until an attempt of it does not fail. Only the failures of
-// the last attempt are failures of t; those before it are logged and recorded.
+// Run repeats test until an attempt does not fail. Only the failures of the last attempt are failures of t; earlier
+// failures are logged and recorded.
 func Run(t *testing.T, test func(t *T)) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -60,8 +57,8 @@ func Run(t *testing.T, test func(t *T)) {
 	}
 }
 
-// record adds the failures to the file of failed attempts: a line that says which
-// attempt it was, then those of the failures, indented.
+// record adds the failures to the file of failed attempts: a line with the number of the attempt, then the failures'
+// lines, indented.
 func (t *T) record(n int) {
 	path := os.Getenv(retriesFile)
 	if path == "" {
@@ -75,13 +72,13 @@ func (t *T) record(n int) {
 	if err != nil {
 		t.T.Fatalf("%s: %v", retriesFile, err)
 	}
-	_, err = f.WriteString(text) // in one piece: packages are tested at once
+	_, err = f.WriteString(text) // in one write: packages are tested in parallel
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.T.Fatalf("%s: %v", retriesFile, err)
 	}
 }
 
-// run runs test to its end, or until it calls FailNow, and cleans up.
+// run runs test until it returns or calls FailNow, and then the cleanups.
 func (t *T) run(test func(t *T)) {
 	done := make(chan struct{})
 	go func() {
@@ -107,7 +104,7 @@ func (t *T) cleanUp() {
 	}
 }
 
-// Run runs a part of the attempt. FailNow ends only the part.
+// Run runs a part of the attempt. FailNow only ends the part.
 func (t *T) Run(name string, test func(t *T)) bool {
 	part := &T{T: t.T, path: t.path + name + ": "}
 	part.run(test)
@@ -125,7 +122,7 @@ func (t *T) report(text string) {
 	t.failed = true
 }
 
-// Cleanup has f called at the end of the attempt, or of its part.
+// Cleanup registers f to be called at the end of the attempt, or of its part.
 func (t *T) Cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +132,7 @@ func (t *T) Cleanup(f func()) {
 // Fail marks the attempt as failed.
 func (t *T) Fail() { t.report("failed") }
 
-// FailNow is Fail, and ends the attempt or its part.
+// FailNow is like Fail, and ends the attempt or its part.
 func (t *T) FailNow() {
 	t.Fail()
 	runtime.Goexit()
@@ -154,13 +151,13 @@ func (t *T) Error(args ...any) { t.report(fmt.Sprint(args...)) }
 // Errorf marks the attempt as failed, for that reason.
 func (t *T) Errorf(format string, args ...any) { t.report(fmt.Sprintf(format, args...)) }
 
-// Fatal is Error, and ends the attempt or its part.
+// Fatal is like Error, and ends the attempt or its part.
 func (t *T) Fatal(args ...any) {
 	t.Error(args...)
 	runtime.Goexit()
 }
 
-// Fatalf is Errorf, and ends the attempt or its part.
+// Fatalf is like Errorf, and ends the attempt or its part.
 func (t *T) Fatalf(format string, args ...any) {
 	t.Errorf(format, args...)
 	runtime.Goexit()

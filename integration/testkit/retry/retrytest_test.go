@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAttempts: failures before the last attempt are forgiven, parts go on
-// while another part ends, and each attempt cleans up after itself.
+// TestAttempts: failures before the last attempt are forgiven, parts continue while another part ends, and each attempt
+// runs its cleanups.
 func TestAttempts(t *testing.T) {
 	recorded := filepath.Join(t.TempDir(), "retries")
 	t.Setenv(retriesFile, recorded)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Image is a 64-bit ELF file of this machine's byte order whose sections are changed.
+// Image is a 64-bit ELF file in this machine's byte order whose sections can be changed.
 type Image struct {
 	data     []byte
 	header   elf.Header64
@@ -18,7 +18,7 @@ type Image struct {
 	index    map[string]int
 }
 
-// Read reads a program. If it has a build ID, the image has another one.
+// Read reads a program. If it has a build ID, the image gets a different one.
 func Read(t testing.TB, path string) *Image {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -76,8 +76,8 @@ func (b *Image) replace(name string, content []byte) {
 	b.data = append(b.data, content...)
 }
 
-// Frames makes .eh_frame size bytes long, without an index: entries of 20 bytes that all lead to one far away, each to
-// another place.
+// Frames makes .eh_frame size bytes long, without an index: its entries of 20 bytes all refer to one distant entry,
+// each with a different distance.
 func (b *Image) Frames(size int) {
 	const entry = 20
 	order := binary.NativeEndian
@@ -105,7 +105,7 @@ func (b *Image) Frames(size int) {
 	}
 }
 
-// Names makes symbols on the addresses of .text, whose names are tails of one string of 8 MiB.
+// Names adds symbols at addresses in .text, whose names are suffixes of one string of 8 MiB.
 func (b *Image) Names(symbols int) {
 	const longest = 4 << 20
 	addr, size := b.Text()
@@ -121,7 +121,7 @@ func (b *Image) Names(symbols int) {
 	b.replace(".strtab", append(append([]byte{0}, bytes.Repeat([]byte{'A'}, 2*longest)...), 0))
 }
 
-// Functions makes symbols with names of their own on as many addresses, from that of .text on.
+// Functions adds symbols with distinct names at distinct addresses, starting at .text.
 func (b *Image) Functions(symbols int) {
 	addr, _ := b.Text()
 	table, names := make([]byte, 0, symbols*elf.Sym64Size), []byte{0}
@@ -129,17 +129,16 @@ func (b *Image) Functions(symbols int) {
 		table = binary.NativeEndian.AppendUint32(table, uint32(len(names)))
 		table = append(table, elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), 0)
 		table = binary.NativeEndian.AppendUint16(table, uint16(b.index[".text"]))
-		table = binary.NativeEndian.AppendUint64(table, addr+i*0x9e3779b1%uint64(symbols)) // in no order
+		table = binary.NativeEndian.AppendUint64(table, addr+i*0x9e3779b1%uint64(symbols)) // in no particular order
 		table = binary.NativeEndian.AppendUint64(table, 1)
-		names = append(binary.AppendUvarint(append(names, "f_"...), i|1<<40), 0) // no byte of it is zero before the end
+		names = append(binary.AppendUvarint(append(names, "f_"...), i|1<<40), 0) // only the last byte is zero
 	}
 	b.replace(".symtab", table)
 	b.replace(".strtab", names)
 	b.section(".text").Size = uint64(symbols)
 }
 
-// Add replaces a section that has no other use, .comment, by one that is named like it in the file's headers, and has
-// that content.
+// Add replaces an unused section, .comment, by a section with the given name and content.
 func (b *Image) Add(t testing.TB, name string, content []byte) {
 	t.Helper()
 	names := b.sections[b.header.Shstrndx]

@@ -15,7 +15,7 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// answer is what one of the paths below api/ answers for a selection.
+// answer is the answer of a path below api/ for a selection.
 type answer struct {
 	about flameAbout
 	data  []byte // JSON, gzip-compressed
@@ -24,19 +24,19 @@ type answer struct {
 // size implements sized.
 func (a *answer) size() int64 { return int64(len(a.data)) + 512 }
 
-// flameAbout says what a flame graph shows.
+// flameAbout describes the profiles of a flame graph.
 type flameAbout struct {
 	Target  string    `json:"target"`
 	Process string    `json:"process"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
 	Samples uint64    `json:"samples"`  // 0: not known
-	Used    int       `json:"profiles"` // the newest
+	Used    int       `json:"profiles"` // profiles used: the newest ones
 	Of      int       `json:"of"`       // profiles of the selection
-	Labels  []string  `json:"labels"`   // that samples have, sorted
+	Labels  []string  `json:"labels"`   // labels of the samples, sorted
 }
 
-// newFlameAbout describes profiles, whose samples have a value of total together.
+// newFlameAbout describes profiles whose samples have the sum total.
 func newFlameAbout(used []*kept, s selection, total int64) flameAbout {
 	return flameAbout{
 		Target: targetName(used, s.target), Process: processName(s), Used: len(used), Of: len(used),
@@ -45,8 +45,9 @@ func newFlameAbout(used []*kept, s selection, total int64) flameAbout {
 	}
 }
 
-// samplesOf returns how many samples of the profiles a selection means, whose values are total together. It is 0 where
-// that is not known: a part of each process's is selected, and each has a value of its own.
+// samplesOf returns the number of selected samples in the profiles, whose selected values have the sum total. It
+// returns 0 if the number is unknown: the selection takes only a part of each process's samples, and each sample has
+// its own value.
 func samplesOf(used []*kept, s selection, total int64) (sum uint64) {
 	if period := used[0].Period; s.perSample() && period > 0 && s.isPeriodic() {
 		return uint64(max(0, total) / period)
@@ -69,8 +70,8 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 	return sum
 }
 
-// read adds what a selection has of profiles, the newest first, as long as more wants the next one. It describes what
-// was read.
+// read adds the selected parts of profiles, newest first, as long as more accepts the next profile. It describes the
+// profiles it has read.
 func (p *Page) read(entries []*kept, s selection, more func(*kept) bool,
 	add func(*trie.Folded, trie.Choice) (trie.Added, error)) (about flameAbout, total int64, err error) {
 	used, labels, choice := 0, labelSet{}, s.choice()
@@ -99,10 +100,10 @@ func (p *Page) read(entries []*kept, s selection, more func(*kept) bool,
 	return about, total, nil
 }
 
-// anyOf wants all profiles.
+// anyOf accepts all profiles.
 func anyOf(*kept) bool { return true }
 
-// withinBytes wants profiles until it has had maxMergedBytes.
+// withinBytes accepts profiles until maxMergedBytes have been reached.
 func withinBytes() func(*kept) bool {
 	bytes := 0
 	return func(k *kept) bool {
@@ -112,8 +113,8 @@ func withinBytes() func(*kept) bool {
 	}
 }
 
-// serveAnswer answers with what build makes of the profiles that the request selects. The answer is kept by all
-// parameters of the request that it depends on: the selection's and those that are named.
+// serveAnswer answers with the result of build for the profiles that the request selects. The cache key of the answer
+// consists of all parameters that it depends on: the selection's, and the parameters in names.
 func (p *Page) serveAnswer(w http.ResponseWriter, r *http.Request, build builder, names ...string) {
 	s, err := p.treeSelection(r.URL.Query())
 	if err != nil {
@@ -131,10 +132,10 @@ func (p *Page) serveAnswer(w http.ResponseWriter, r *http.Request, build builder
 	sendJSON(w, r, made.data)
 }
 
-// builder makes an answer of the profiles of a selection.
+// builder makes an answer from the profiles of a selection.
 type builder func(entries []*kept, s selection) (*answer, error)
 
-// answerKey identifies an answer.
+// answerKey returns the cache key of an answer.
 func answerKey(r *http.Request, s selection, names []string) string {
 	v := s.values()
 	for _, name := range names {
@@ -145,7 +146,7 @@ func answerKey(r *http.Request, s selection, names []string) string {
 	return strings.TrimPrefix(r.URL.Path, "/") + "?" + v.Encode()
 }
 
-// intParameter reads a number from 1 to most; 0 if it is absent.
+// intParameter reads a number from 1 to most; it returns 0 if the parameter is absent.
 func intParameter(v url.Values, name string, most int) (int, error) {
 	text := v.Get(name)
 	if text == "" {

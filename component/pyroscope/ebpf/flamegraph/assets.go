@@ -36,11 +36,11 @@ var templates = sync.OnceValue(func() *template.Template {
 	}).ParseFS(assets, "page/*.html"))
 })
 
-// viewHead returns what is added to the head of pprof's pages.
+// viewHead returns the additions to the head of pprof's pages.
 func viewHead() []byte {
 	css, err := assets.ReadFile("page/view.css")
 	if err != nil {
-		return nil // cannot be: it is embedded
+		return nil // cannot happen: it is embedded
 	}
 	if !haveDot() {
 		css = append(css, "#graphbtn { display: none !important; }\n"...)
@@ -48,7 +48,7 @@ func viewHead() []byte {
 	return []byte("<link rel=\"icon\" href=\"data:,\">\n<style>\n" + string(css) + "</style>\n")
 }
 
-// isAsset reports whether a path is that of a file of the page's.
+// isAsset reports whether a path names a file of the page.
 func isAsset(where string) bool {
 	switch where {
 	case "/style.css", "/page.js", "/flame.css", "/flame.js", "/timeline.css", "/timeline.js", "/group.js":
@@ -75,7 +75,7 @@ func serveAsset(w http.ResponseWriter, name string) {
 	w.Write(body)
 }
 
-// formatClock writes a time of day, with the date if that is not today's.
+// formatClock formats a time of day, with the date if the date is not today.
 func formatClock(t, now time.Time) string {
 	if t.Format(time.DateOnly) != now.Format(time.DateOnly) {
 		return t.Format(time.DateTime)
@@ -83,7 +83,7 @@ func formatClock(t, now time.Time) string {
 	return t.Format(time.TimeOnly)
 }
 
-// formatCount writes 1234567 as 1,234,567.
+// formatCount formats 1234567 as 1,234,567.
 func formatCount(n any) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -92,8 +92,8 @@ func formatCount(n any) string {
 	return text
 }
 
-// formatPercent writes a share of 0 to 1 in percent with one decimal. It rounds
-// down near the end: only everything is 100 %.
+// formatPercent formats a share from 0 to 1 in percent with one decimal. It rounds down near the end: it returns 100 %
+// only for a share of 1.
 func formatPercent(share float64) string {
 	percent := share * 100
 	if percent < 100 && percent > 99.9 {
@@ -105,7 +105,7 @@ func formatPercent(share float64) string {
 	return strconv.FormatFloat(percent, 'f', 1, 64) + " %"
 }
 
-// formatBytes writes a number of bytes in the unit that suits it.
+// formatBytes formats a number of bytes in a suitable unit.
 func formatBytes(n int64) string {
 	switch {
 	case n >= 1<<20:

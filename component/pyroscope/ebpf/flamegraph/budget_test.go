@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/clock"
 )
 
-// TestBudget: live views wait until what was made is paid for, and no longer than that.
+// TestBudget: live views wait until the debt is paid, and not longer.
 func TestBudget(t *testing.T) {
 	var b budget
 	now := time.Unix(1_700_000_000, 0)
@@ -57,7 +57,7 @@ func TestBudgetBoundsLiveViews(t *testing.T) {
 	}
 }
 
-// TestThreadCPU: waiting costs nothing, and computing does.
+// TestThreadCPU: waiting takes no CPU time, and computing does.
 func TestThreadCPU(t *testing.T) {
 	require.Less(t, clock.CPUTime(func() { time.Sleep(300 * time.Millisecond) }), 200*time.Millisecond)
 	sum, begun := 0, time.Now()

@@ -6,22 +6,23 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// programKey is a program of a service: the same one after a restart, in another container, and in all replicas.
+// programKey identifies a program of a service: across restarts, containers and replicas.
 type programKey struct{ service, path string }
 
-// build is one build of a program, as profiles have it.
+// build is one build of a program, as recorded in profiles.
 type build struct{ path, id string }
 
-// distinct reports whether the samples of a build can be told from those of others that run at the same time.
+// distinct reports whether samples of the build can be distinguished from samples of other builds that run at the same
+// time.
 func (b build) distinct() bool { return !strings.HasPrefix(b.id, "file:") }
 
-// in returns what a profile has of a mapping of the build.
+// in reports whether a mapping in a profile belongs to the build.
 func (b build) in(m *profile.Mapping) bool {
 	return m != nil && m.File == b.path && (m.BuildID == b.id || m.BuildID == "" && !b.distinct())
 }
 
-// only leaves the samples of a build in a profile: those with a frame of its file. What processes of it do without one,
-// such as to start, is in no file of theirs.
+// only keeps the samples of a build in a profile: the samples with a frame in the build's file. Samples of its
+// processes without such a frame, such as during process start, cannot be attributed to the build.
 func (b build) only(p *profile.Profile) {
 	of := map[*profile.Location]bool{}
 	for _, l := range p.Location {
@@ -39,7 +40,7 @@ func (b build) only(p *profile.Profile) {
 	p.Sample = kept
 }
 
-// samplesOf returns how many samples the processes of a build have.
+// samplesOf returns the numbers of samples of the processes that run a build.
 func (k *kept) samplesOf(b build) (samples, withUser, complete uint64) {
 	for _, p := range k.Processes {
 		if p.Program == b.path && p.Build == b.id {

@@ -11,24 +11,24 @@ import (
 
 // Limits of the views in memory.
 const (
-	maxAnswerBytes = 1 << 20  // of answers as they are sent, compressed
+	maxAnswerBytes = 1 << 20  // of answers, compressed as they are sent
 	maxFoldedBytes = 16 << 20 // of profiles, folded
-	maxViewBytes   = 24 << 20 // of pprof's views, which hold a merged profile, decoded and encoded
+	maxViewBytes   = 24 << 20 // of pprof's views, which hold a merged profile decoded and encoded
 	maxViewIdle    = 5 * time.Minute
 )
 
-// sized is a view that knows about how much memory it takes, in bytes.
+// sized is a view that knows its approximate memory use in bytes.
 type sized interface{ size() int64 }
 
-// viewCache keeps the views in use, so that going from the flame graph to the top
-// list does not merge again. It is safe for concurrent use.
+// viewCache keeps recently used views, so that switching from the flame graph to the top list does not merge the
+// profiles again. It is safe for concurrent use.
 type viewCache[V sized] struct {
-	maxBytes int64 // the newest view is kept whatever its size
+	maxBytes int64 // the newest view is kept even if it is larger
 
 	mu    sync.Mutex
 	views map[string]*cachedView[V]
 
-	spend func(cpu time.Duration, now time.Time) // is told what making a view took; nil: nobody is
+	spend func(cpu time.Duration, now time.Time) // receives the CPU time of making a view; may be nil
 
 	building sync.Mutex // held while a view is made: one at a time bounds the memory
 }
@@ -41,8 +41,8 @@ type cachedView[V sized] struct {
 	used  time.Time
 }
 
-// get returns the view of that key, which build makes if it is not there. Concurrent
-// requests for one key share one build. Failures are not kept.
+// get returns the view with that key. build makes the view if it is not cached. Concurrent requests for one key share
+// one build. Failures are not cached.
 func (c *viewCache[V]) get(ctx context.Context, key string, build func() (V, error)) (V, error) {
 	c.mu.Lock()
 	entry, found := c.views[key]
@@ -87,7 +87,7 @@ func (c *viewCache[V]) build(key string, entry *cachedView[V], build func() (V, 
 	c.evict(entry)
 }
 
-// evict forgets the views least recently used beyond the limit, but for one.
+// evict evicts the least recently used views beyond the limit, but never the view but.
 func (c *viewCache[V]) evict(but *cachedView[V]) {
 	for c.bytes() > c.maxBytes {
 		oldest := ""
@@ -103,14 +103,14 @@ func (c *viewCache[V]) evict(but *cachedView[V]) {
 	}
 }
 
-// drop forgets the views that are ready.
+// drop evicts all views that are ready.
 func (c *viewCache[V]) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.views, func(_ string, entry *cachedView[V]) bool { return entry.bytes > 0 })
 }
 
-// bytes returns what all views take. The caller holds c.mu.
+// bytes returns the size of all views. The caller holds c.mu.
 func (c *viewCache[V]) bytes() (sum int64) {
 	for _, entry := range c.views {
 		sum += entry.bytes
@@ -118,7 +118,7 @@ func (c *viewCache[V]) bytes() (sum int64) {
 	return sum
 }
 
-// expire forgets the views that were not looked at for a while.
+// expire evicts views that have not been used recently.
 func (c *viewCache[V]) expire(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

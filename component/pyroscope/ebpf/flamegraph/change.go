@@ -6,35 +6,35 @@ import (
 	"github.com/headwater/headwater/ebpf/compare"
 )
 
-// Limits of what is kept of changes of builds.
+// Limits of the kept changes of builds.
 const (
 	maxChanges       = 16
 	maxChangeAge     = 24 * time.Hour
-	maxSideRounds    = 40  // of a side of a change
-	minSideRounds    = 2   // from which on sides are compared
-	minChangeSamples = 100 // of the old build: fewer say nothing
+	maxSideRounds    = 40  // per side of a change
+	minSideRounds    = 2   // needed on each side for a comparison
+	minChangeSamples = 100 // of the old build: fewer do not allow a conclusion
 	maxPrograms      = 4000
 	programIdle      = time.Hour
 )
 
-// side is one build of a change: the rounds in which it ran, oldest first.
+// side is one build of a change, with the rounds in which it ran, oldest first.
 type side struct {
 	build
 	rounds []*round // in which no other build of the program ran
 	shared []*round // in which both ran
-	bytes  int64    // that the profiles take
+	bytes  int64    // size of the profiles
 }
 
 // round is a part of a side: one interval.
 type round struct {
 	start, end int64 // ms since 1970
 	entries    []*kept
-	of         *selection   // the part of entries that counts; nil: that of the side's build
-	run        *compare.Run // of entries; nil until they have been read
+	of         *selection   // the part of entries that counts; nil: the side's build
+	run        *compare.Run // of entries; nil until they are read
 	failed     bool         // they cannot be read
 }
 
-// add appends a round, if there is room.
+// add appends a round if its profiles fit into room.
 func (s *side) add(r *round, shared bool, room int64) bool {
 	list := &s.rounds
 	if shared {
@@ -52,10 +52,10 @@ func (s *side) add(r *round, shared bool, room int64) bool {
 	return true
 }
 
-// all returns the rounds of both kinds.
+// all returns the rounds and the shared rounds.
 func (s *side) all() []*round { return append(append([]*round{}, s.rounds...), s.shared...) }
 
-// span returns when the build ran, in ms since 1970.
+// span returns the time in which the build ran, in ms since 1970.
 func (s *side) span() (from, to int64) {
 	for _, r := range s.all() {
 		if len(r.entries) == 0 {
@@ -69,23 +69,24 @@ func (s *side) span() (from, to int64) {
 	return from, to
 }
 
-// change is that of a program from one build to the next. Guarded by changes.mu.
+// change is a program's change from one build to the next. Guarded by changes.mu.
 type change struct {
 	key      programKey
 	old, new side
-	began    int64    // when the new build was first seen: the end of that interval, in ms since 1970
-	waiting  []*round // the round in which the new build was seen last, alone, and those since in which it was not
-	sharing  bool     // both ran in the last round that had either
-	full     bool     // no more rounds are added
-	stale    bool     // there are rounds that the report does not have
+	began    int64    // end of the interval in which the new build was first seen, in ms since 1970
+	waiting  []*round // the last round in which only the new build was seen, and later rounds without it
+	sharing  bool     // both builds ran in the last round in which either did
+	full     bool     // further rounds are ignored
+	stale    bool     // there are rounds that the report does not include
 	report   *compare.Report
-	problem  string // why there is none
+	problem  string // why there is no report
 }
 
 func (c *change) bytes() int64 { return c.old.bytes + c.new.bytes }
 
-// compared returns the rounds to compare, and by what: CPU a second of the rounds in which one build ran alone or,
-// while both run all the time, parts of each one's CPU time; false if there are too few.
+// compared returns the rounds to compare, and the unit of the comparison: CPU time per second in rounds in which only
+// one build ran, or, if both builds run all the time, shares of each build's CPU time. It returns false if there are
+// too few rounds.
 func (c *change) compared() (old, fresh []*round, per compare.Per, ok bool) {
 	switch {
 	case len(c.old.rounds) >= minSideRounds && len(c.new.rounds) >= minSideRounds:
@@ -101,15 +102,16 @@ func (c *change) compared() (old, fresh []*round, per compare.Per, ok bool) {
 type Change struct {
 	Service string // value of service_name
 	Program string // path of the executable
-	Old     string // build ID, or what process.Executable.Version says of a file without
+	Old     string // build ID, or the version from process.Executable.Version for a file without one
 	New     string
-	Began   time.Time       // of the interval in which the new build was seen first, its end
-	Both    bool            // both builds run, so that parts of CPU time are compared, not CPU a second
-	Report  *compare.Report // nil until there is enough to compare; not to be changed
-	Problem string          // why there is none, if it cannot be
+	Began   time.Time       // end of the interval in which the new build was first seen
+	Both    bool            // both builds run, so shares of CPU time are compared, not CPU time per second
+	Report  *compare.Report // nil until there are enough rounds to compare; read-only
+	Problem string          // why it cannot be made
 }
 
-// More returns the functions that became more expensive for certain, and Less those that became cheaper.
+// More returns the functions that certainly became more expensive, and Less the functions that certainly became
+// cheaper.
 func (c *Change) More() []compare.Change {
 	return c.certain(func(f *compare.Change) bool { return f.Low > 1 })
 }
@@ -131,7 +133,7 @@ func (c *Change) certain(is func(*compare.Change) bool) (out []compare.Change) {
 	return out
 }
 
-// exported returns the change as others see it.
+// exported returns the change in its exported form.
 func (c *change) exported() Change {
 	out := Change{
 		Service: c.key.service, Program: c.key.path, Old: c.old.id, New: c.new.id, Began: time.UnixMilli(c.began),

@@ -6,42 +6,42 @@ import (
 	"time"
 )
 
-// changes finds programs of which a new build runs, and keeps the profiles of both builds longer than the history does,
-// within bounds. The profiles are those of the history. It is safe for concurrent use.
+// changes finds programs that get a new build, and keeps the profiles of both builds longer than the history does,
+// within limits. It shares the profiles with the history. It is safe for concurrent use.
 type changes struct {
 	room    int64                              // bytes for all changes
-	started func(pid uint32) (time.Time, bool) // when a process began; nil: nobody knows
+	started func(pid uint32) (time.Time, bool) // start time of a process; nil: unknown
 
 	mu       sync.Mutex
 	programs map[programKey]*program
-	spans    []span    // the rounds of the last while
+	spans    []span    // the most recent rounds
 	list     []*change // oldest first
-	seen     uint64    // changes, since the begin
+	seen     uint64    // number of changes since the start
 	worker   worker
 }
 
-// program is what is known of a program. A service that never gets a new build takes no more than this.
+// program is the state of a program. A service that never gets a new build takes no more memory than this.
 type program struct {
-	build  string  // that runs now, the newest one
-	since  int64   // begin of the round that it was first seen in, ms since 1970
-	last   int64   // end of the round that it was last seen in
-	change *change // to that build; nil: none, or not kept any more
+	build  string  // the newest build that runs
+	since  int64   // start of the round in which the build was first seen, ms since 1970
+	last   int64   // end of the round in which the program was last seen
+	change *change // the change to that build; nil: none, or no longer kept
 }
 
-// span is a round.
+// span is the time of a round.
 type span struct{ start, end int64 }
 
-// sighting is what a round has of a program.
+// sighting holds the builds of a program in a round.
 type sighting map[string]*seenBuild // by build
 
-// seenBuild is what a round has of a build.
+// seenBuild is a build of a program in a round.
 type seenBuild struct {
 	entries []*kept
 	pids    []uint32
 	samples uint64
 }
 
-// sightings returns what a round has of each program.
+// sightings returns the builds in a round, by program.
 func sightings(entries []*kept) map[programKey]sighting {
 	out := map[programKey]sighting{}
 	for _, k := range entries {
@@ -67,7 +67,7 @@ func sightings(entries []*kept) map[programKey]sighting {
 	return out
 }
 
-// most returns the build with most samples.
+// most returns the build with the most samples.
 func (s sighting) most() (id string) {
 	for b, seen := range s {
 		if id == "" || seen.samples > s[id].samples || seen.samples == s[id].samples && b < id {
@@ -77,7 +77,7 @@ func (s sighting) most() (id string) {
 	return id
 }
 
-// entries returns the profiles of a build, nil if it was not seen.
+// entries returns the profiles of a build, nil if the build was not seen.
 func (s sighting) entries(id string) []*kept {
 	if b := s[id]; b != nil {
 		return b.entries
@@ -85,7 +85,7 @@ func (s sighting) entries(id string) []*kept {
 	return nil
 }
 
-// add takes the profiles of a round; history has all that are kept, these too.
+// add takes the profiles of a round; history holds all kept profiles, including the round's.
 func (c *changes) add(start, end time.Time, entries, history []*kept) {
 	now := span{start.UnixMilli(), end.UnixMilli()}
 	c.mu.Lock()
@@ -103,7 +103,7 @@ func (c *changes) add(start, end time.Time, entries, history []*kept) {
 	c.worker.start(c)
 }
 
-// look notes what a round has of a program.
+// look processes the builds of a program in a round.
 func (c *changes) look(key programKey, s sighting, now span, history []*kept) {
 	p := c.programs[key]
 	if p == nil {
@@ -114,7 +114,7 @@ func (c *changes) look(key programKey, s sighting, now span, history []*kept) {
 	}
 	p.last = now.end
 	if len(s) == 1 && s[p.build] != nil {
-		return // as nearly always
+		return // the usual case
 	}
 	for id, seen := range s {
 		if id != p.build && c.isNew(p, id, seen, now, history) {
@@ -124,8 +124,9 @@ func (c *changes) look(key programKey, s sighting, now span, history []*kept) {
 	}
 }
 
-// isNew reports whether a build has come after the one that p has: one of its processes began later than that was seen
-// first, or ran that one before. Other builds have run all the time, such as that of another container.
+// isNew reports whether a build is newer than p's current build: one of its processes started after the current build
+// was first seen, or ran the current build before. Otherwise the build has run all the time, for example in another
+// container.
 func (c *changes) isNew(p *program, id string, seen *seenBuild, now span, history []*kept) bool {
 	after := p.since
 	if ch := p.change; ch != nil && ch.old.id == id {
@@ -148,7 +149,7 @@ func (c *changes) isNew(p *program, id string, seen *seenBuild, now span, histor
 	return false
 }
 
-// ranBefore reports whether a process ran a build in one of the profiles.
+// ranBefore reports whether a process ran a build in any of the profiles.
 func ranBefore(history []*kept, pid uint32, id string) bool {
 	for _, k := range history {
 		for _, p := range k.Processes {
@@ -160,12 +161,12 @@ func ranBefore(history []*kept, pid uint32, id string) bool {
 	return false
 }
 
-// replace notes that a new build of a program has come.
+// replace records that a program has a new build.
 func (c *changes) replace(key programKey, p *program, id string, s sighting, now span, history []*kept) {
 	before := p.change
 	short := before != nil && len(before.new.rounds)+len(before.new.shared) < minSideRounds
 	old := side{build: build{key.path, p.build}}
-	if short { // the build before it says more
+	if short { // compare with the build before it
 		old = before.old
 	} else {
 		c.collect(&old, key.service, id, p.since, s[p.build] != nil, history)
@@ -182,7 +183,7 @@ func (c *changes) replace(key programKey, p *program, id string, s sighting, now
 	c.seen++
 }
 
-// samples returns how many samples the processes of a build have in its rounds.
+// samples returns the number of samples of the build's processes in its rounds.
 func (s *side) samples() (sum uint64) {
 	for _, r := range s.rounds {
 		for _, k := range r.entries {
@@ -193,8 +194,8 @@ func (s *side) samples() (sum uint64) {
 	return sum
 }
 
-// collect finds the rounds of the old build, the newest that there is room for. The first one and, if the build has
-// ended, the last one are left out: it ran for a part of those. Rounds between in which it was idle count.
+// collect finds the newest rounds of the old build that fit into the room. It leaves out the first round and, if the
+// build has ended, the last one, because the build ran only for a part of them. Idle rounds in between count.
 func (c *changes) collect(old *side, service, id string, since int64, runs bool, history []*kept) {
 	byEnd := map[int64][]*kept{}
 	for _, k := range history {
@@ -232,14 +233,15 @@ func (c *changes) collect(old *side, service, id string, since int64, runs bool,
 	slices.Reverse(old.rounds)
 }
 
-// extend adds a round to the new side. It waits until the build is seen again: it may have ended in the round.
+// extend adds a round to the new side. It adds the round only when the build is seen again, since the build may have
+// ended in it.
 func (c *change) extend(s sighting, now span, room int64) {
 	if c.full || now.end == c.began {
 		return
 	}
 	old, fresh := s.entries(c.old.id), s.entries(c.new.id)
 	if !c.new.distinct() && len(s) > 1 {
-		fresh = nil // one would be taken for the other
+		fresh = nil // the two builds cannot be distinguished
 	}
 	r := &round{start: now.start, end: now.end, entries: fresh}
 	switch {
@@ -263,7 +265,7 @@ func (c *change) extend(s sighting, now span, room int64) {
 	}
 }
 
-// drop forgets a change, if it is one.
+// drop removes a change. gone may be nil.
 func (c *changes) drop(gone *change) {
 	if gone == nil {
 		return
@@ -274,7 +276,8 @@ func (c *changes) drop(gone *change) {
 	}
 }
 
-// trim forgets what is too old or too much: of changes, those of programs with the fewest samples.
+// trim drops changes that are too old. Beyond the limits it drops the changes of programs with the fewest samples. It
+// also removes idle programs.
 func (c *changes) trim(now span) {
 	for _, ch := range slices.Clone(c.list) {
 		if now.end-ch.began > maxChangeAge.Milliseconds() {
@@ -294,7 +297,7 @@ func (c *changes) trim(now span) {
 	}
 }
 
-// bytes returns the memory of all changes. The caller holds c.mu.
+// bytes returns the memory use of all changes. The caller holds c.mu.
 func (c *changes) bytes() (sum int64) {
 	for _, ch := range c.list {
 		sum += ch.bytes()
@@ -302,7 +305,7 @@ func (c *changes) bytes() (sum int64) {
 	return sum
 }
 
-// all returns the changes, the newest first, and how many there were.
+// all returns the changes, newest first, and the number of changes ever seen.
 func (c *changes) all() (out []Change, seen uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -112,7 +112,7 @@ func (c *Change) names() (more, less []string) {
 	return more, less
 }
 
-// TestSlowerBuild: what a new build made slower is named, by CPU a second, and nothing else.
+// TestSlowerBuild: exactly the functions that a new build made slower are named, by CPU time per second.
 func TestSlowerBuild(t *testing.T) {
 	d := newDeploys(t)
 	d.rounds(10, ran{1, "aaa", 300, 900})
@@ -129,12 +129,12 @@ func TestSlowerBuild(t *testing.T) {
 	f := c.More()[0]
 	require.True(t, f.Low < 1.5 && *f.High > 1.5, "%v", f)
 	require.InDelta(t, 300*0.01/15, f.Base, 0.02)
-	require.Equal(t, 9, c.Report.Base.Runs) // the first interval is not whole; the last with aaa alone is
-	require.Equal(t, 5, c.Report.New.Runs)  // the first one and the newest are not
+	require.Equal(t, 9, c.Report.Base.Runs) // the first interval is incomplete; the last with only aaa counts
+	require.Equal(t, 5, c.Report.New.Runs)  // the first one and the newest do not count
 	require.InDelta(t, 1.09, c.Report.All.New/c.Report.All.Base, 0.05)
 }
 
-// TestEqualBuilds: a rebuild of the same code names nothing, in twenty of twenty.
+// TestEqualBuilds: a rebuild of the same code names no function, in twenty out of twenty runs.
 func TestEqualBuilds(t *testing.T) {
 	for seed := range uint64(20) {
 		d := newDeploys(t)
@@ -243,7 +243,7 @@ func TestRollback(t *testing.T) {
 	require.Equal(t, []string{"aaa", "ccc"}, []string{c.Old, c.New})
 }
 
-// TestIdleRounds: intervals without a sample are time that the program took nothing of.
+// TestIdleRounds: intervals without a sample count as time without CPU use.
 func TestIdleRounds(t *testing.T) {
 	d := newDeploys(t)
 	for range 6 {
@@ -274,7 +274,7 @@ func TestLostSamples(t *testing.T) {
 	require.Contains(t, c.Problem, "new profile: 40.0 % of the samples")
 }
 
-// TestWithoutBuildID: files are told apart by size and time, where they do not run at once.
+// TestWithoutBuildID: files are distinguished by size and time, if they do not run at the same time.
 func TestWithoutBuildID(t *testing.T) {
 	b := build{deployProgram, "file:10-1"}
 	require.False(t, b.distinct())
@@ -283,7 +283,7 @@ func TestWithoutBuildID(t *testing.T) {
 	require.False(t, b.in(nil))
 }
 
-// TestDiffPage: the page names the function, its flame graphs and JSON have the builds alone.
+// TestDiffPage: the page names the function; its flame graphs and JSON contain only the two builds.
 func TestDiffPage(t *testing.T) {
 	d := newDeploys(t)
 	server := serve(t, d.page)

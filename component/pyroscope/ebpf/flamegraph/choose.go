@@ -7,22 +7,22 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 )
 
-// maxOptions bounds what a field offers while a visitor types.
+// maxOptions bounds the options that a field offers.
 const maxOptions = 500
 
-// field is a part of the form that chooses what a flame graph shows.
+// field is a field of the form that selects the contents of a flame graph.
 type field struct {
 	Name, Text, Value string
 	Options           []string
 }
 
-// offered is what can be chosen of the time and kind of a selection: all targets, and the processes of its target.
+// offered holds the choices for the time and kind of a selection: all targets, and the processes of its target.
 type offered struct {
 	targets   []targetRow
 	processes []processRow
 }
 
-// offered returns what can be chosen.
+// offered returns the choices for a selection.
 func (p *Page) offered(s selection) offered {
 	of := selection{target: s.target, from: s.from, to: s.to, filter: filter{kind: s.kind}}
 	whole := of
@@ -31,7 +31,7 @@ func (p *Page) offered(s selection) offered {
 	return offered{allTargetRows(entries), allProcessRows(of.pick(entries))}
 }
 
-// fields returns the form's fields: the target, the process and what else the profiles distinguish.
+// fields returns the form's fields: the target, the process, and other properties that the profiles distinguish.
 func (p *Page) fields(s selection, o offered) []field {
 	status := p.options.Status()
 	target := field{Name: "target", Text: "Target", Options: []string{allTargets}}
@@ -74,7 +74,7 @@ func (p *Page) fields(s selection, o offered) []field {
 	return append(out, status.moreFields(s)...)
 }
 
-// kindsOf returns the kinds that there are profiles of and the one that is chosen, cpu first.
+// kindsOf returns the kinds of the profiles and the chosen kind, cpu first.
 func kindsOf(entries []*kept, chosen filter) []string {
 	out := []string{kindCPU}
 	add := func(kind string) {
@@ -90,7 +90,7 @@ func kindsOf(entries []*kept, chosen filter) []string {
 	return out
 }
 
-// moreFields returns those without a list of what there is.
+// moreFields returns the fields without a list of options.
 func (s Status) moreFields(chosen selection) (out []field) {
 	for _, label := range s.SampleLabels {
 		if label == "thread_name" || label == "thread_id" {
@@ -102,14 +102,14 @@ func (s Status) moreFields(chosen selection) (out []field) {
 		field{Name: "ignore", Text: "Without stacks with", Value: chosen.ignore})
 }
 
-// exportLink leads to the selection in a format.
+// exportLink is a link to the selection in an export format.
 type exportLink struct{ Name, Link string }
 
-// exportLinks returns links for all formats that do without the times of samples.
+// exportLinks returns links for all formats that do not need the times of samples.
 func exportLinks(s selection) (out []exportLink) {
 	v := s.values()
 	for _, f := range export.Formats() {
-		if f.Name == "trace" || f.Name == "perf" { // they need times
+		if f.Name == "trace" || f.Name == "perf" { // they need the times
 			continue
 		}
 		v.Set("format", f.Name)
@@ -118,10 +118,10 @@ func exportLinks(s selection) (out []exportLink) {
 	return out
 }
 
-// rangeLink leads to the newest profiles of a selection.
+// rangeLink is a link to the newest profiles of a selection.
 type rangeLink struct{ Text, Link string }
 
-// rangeLinks returns links for all ranges. A build that has ended has no newest profiles.
+// rangeLinks returns links for all ranges. It returns none for a build that has ended: it has no newest profiles.
 func rangeLinks(s selection, onDisk bool) (out []rangeLink) {
 	if s.build != "" {
 		return nil
@@ -136,7 +136,7 @@ func rangeLinks(s selection, onDisk bool) (out []rangeLink) {
 	return out
 }
 
-// seriesLink returns the address of a selection's timeline, of all times.
+// seriesLink returns the link to a selection's timeline, without a time range.
 func seriesLink(s selection) string {
 	v := s.values()
 	v.Del("from")

@@ -8,10 +8,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// maxCountBytes bounds what is kept of profiles that were read for a timeline.
+// maxCountBytes bounds the cached counts of profiles that were read for a timeline.
 const maxCountBytes = 2 << 20
 
-// counts is what each process, or target, has of a profile, in the profile's unit.
+// counts maps each process, or target, to its value in a profile, in the profile's unit.
 type counts map[string]int64
 
 // size implements sized.
@@ -23,9 +23,10 @@ func (c counts) size() int64 {
 	return n
 }
 
-// countsOf returns what processes, or targets, have of a profile within a selection. A sample of a profile without a
-// period stands for each. Profiles are read where each sample decides, or has a value of its own, one at a time; what
-// they have is kept, since the next timeline has almost the same profiles.
+// countsOf returns the values of processes, or targets, in the selected part of a profile. In a profile without a
+// period, each sample has the value each. countsOf reads profiles, one at a time, if the selection depends on each
+// sample or if samples have their own values; it caches these results, since the next timeline has almost the same
+// profiles.
 func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, each int64) (counts, error) {
 	if !s.perSample() && (s.isPeriodic() || k.hasValues()) {
 		return k.counts(s, by, each), nil
@@ -50,9 +51,9 @@ func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, ea
 	})
 }
 
-// counts returns what is known of a profile without reading it.
+// counts returns the values that are known without reading the profile.
 func (k *kept) counts(s selection, by string, each int64) counts {
-	if by == "target" && s.isPeriodic() { // its processes may not be known
+	if by == "target" && s.isPeriodic() { // its processes may be unknown
 		samples, _, _ := k.of(s)
 		return counts{k.target.name: int64(samples) * each}
 	}
@@ -73,17 +74,17 @@ func (k *kept) counts(s selection, by string, each int64) counts {
 	return out
 }
 
-// hasValues reports whether it is known of each process which value its samples have. Profiles that an earlier version
-// has kept do not say.
+// hasValues reports whether the value of each process is known. It is unknown in profiles that an earlier version has
+// kept.
 func (k *kept) hasValues() bool {
 	return len(k.Processes) > 0 && !slices.ContainsFunc(k.Processes, func(p Process) bool { return p.Value == 0 })
 }
 
-// unknownProcess stands for processes that nothing in a sample names.
+// unknownProcess stands for processes that no information in a sample identifies.
 const unknownProcess = "(unknown)"
 
-// processOf returns the name of the process of samples with these labels and outermost frame: the label comm, the
-// frame, that of the label pid, or the only one that there is.
+// processOf returns the name of the process of samples with these labels and this outermost frame: the label comm, the
+// frame, the process with the pid label, or the profile's only process.
 func (k *kept) processOf(labels *profile.Sample, root string) string {
 	if comms := labels.Label["comm"]; len(comms) > 0 {
 		return comms[0]

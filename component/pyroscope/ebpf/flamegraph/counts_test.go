@@ -51,7 +51,7 @@ func TestSeriesOfFilters(t *testing.T) {
 		"thread=main&focus=reader_loop|ab": {12, []string{"bash"}},
 		"focus=nothing":                    {0, []string{}},
 	} {
-		for range 2 { // what was read is kept
+		for range 2 { // the second time from the cache
 			got := getJSON[seriesAnswer](t, base, "series?target=fio&range=1m&"+query)
 			require.Equal(t, want.names, got.Names, query)
 			require.Len(t, got.From, 4, query)

@@ -6,19 +6,19 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// demangle shows names of C++ and Rust as pprof shows those that it finds itself: without parameters and template
-// arguments. Profiles have them as the argument demangle says, by default as in the symbol table.
+// demangle shortens C++ and Rust names like pprof does for names that it finds itself: without parameters and template
+// arguments. In profiles, the names follow the argument demangle; by default they are the names of the symbol table.
 func demangle(p *profile.Profile) {
 	for _, f := range p.Function {
 		f.Name = symbol.DemangleSimplified.Apply(f.Name)
 	}
 }
 
-// maxShownName bounds the names of a flame graph, which template arguments make long.
+// maxShownName bounds the names in a flame graph, in bytes: template arguments can make them very long.
 const maxShownName = 1000
 
-// flameName is what a flame graph calls a function: with template arguments, which it leaves out
-// where space is short.
+// flameName returns a function's name for a flame graph: with template arguments, but without them if the name is too
+// long.
 func flameName(name string) string {
 	if shown := symbol.DemangleTemplates.Apply(name); len(shown) <= maxShownName {
 		return shown

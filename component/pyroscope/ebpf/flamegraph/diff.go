@@ -19,10 +19,10 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// shownChanges is how many functions the page of a change lists; its flame graph has more.
+// shownChanges is the number of functions that the page of a change lists; its flame graph shows more.
 const shownChanges = 50
 
-// diffAnswer is what api/diff answers.
+// diffAnswer is the answer of api/diff.
 type diffAnswer struct {
 	Target  string          `json:"target"`
 	Program string          `json:"executable,omitempty"`
@@ -34,7 +34,7 @@ type diffAnswer struct {
 	*trie.Tree
 }
 
-// period is when profiles were taken.
+// period is the time range of profiles.
 type period struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -43,15 +43,15 @@ type period struct {
 // comparison is two lists of rounds to compare.
 type comparison struct {
 	target   string
-	change   *Change // nil: of two times
+	change   *Change // nil: a comparison of two times
 	old, new side
 	per      compare.Per
 	links    [2]template.URL // of both flame graphs
 	series   string          // link to the timeline of both times; "" for builds
 }
 
-// findComparison returns what the parameters of a request ask for: build, exe and target of a change, or from, to,
-// base_from and base_to.
+// findComparison returns the comparison that the parameters of a request select: build, exe and target of a change, or
+// from, to, base_from and base_to.
 func (p *Page) findComparison(v url.Values) (*comparison, error) {
 	if !v.Has("build") {
 		return p.compareTimes(v)
@@ -63,7 +63,7 @@ func (p *Page) findComparison(v url.Values) (*comparison, error) {
 	return c, nil
 }
 
-// find returns the comparison of a change, whose builds have a comma between them.
+// find returns the comparison of a change. builds holds the IDs of both builds, separated by a comma.
 func (c *changes) find(service, exe, builds string) (*comparison, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *change) link(s *side) template.URL {
 	return template.URL(one.values().Encode())
 }
 
-// entries returns the kept profiles of a build, nil if they are not kept any more.
+// entries returns the kept profiles of a build, nil if they are no longer kept.
 func (c *changes) entries(s selection) (out []*kept) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *Page) compareTimes(v url.Values) (*comparison, error) {
 	return out, nil
 }
 
-// roundsOf returns the rounds that profiles are of.
+// roundsOf groups profiles by round.
 func roundsOf(entries []*kept, s selection) (out []*round) {
 	for _, k := range entries {
 		if n := len(out); n > 0 && out[n-1].end == k.end {
@@ -150,10 +150,10 @@ func roundsOf(entries []*kept, s selection) (out []*round) {
 	return out
 }
 
-// badRequest is an error of who asks.
+// badRequest is an error in the request.
 type badRequest struct{ error }
 
-// answer compares, and makes the flame graph.
+// answer compares the rounds, and makes the flame graph.
 func (c *comparison) answer() (*diffAnswer, error) {
 	report, err := c.report()
 	if err != nil {
@@ -173,7 +173,7 @@ func (c *comparison) answer() (*diffAnswer, error) {
 	return out, nil
 }
 
-// report returns what the worker found, or compares.
+// report returns the worker's report for a change, or compares the two times.
 func (c *comparison) report() (*compare.Report, error) {
 	if c.change != nil {
 		if c.change.Report == nil {
@@ -189,7 +189,7 @@ func (c *comparison) report() (*compare.Report, error) {
 // errTooEarly says that a new build has not run for long enough.
 var errTooEarly = errors.New("there is too little of the new build to compare")
 
-// addTo adds the rounds, the newest first, as long as there is room.
+// addTo adds the rounds, newest first, as long as there is room.
 func (s *side) addTo(flame *compare.Flame, add func(*profile.Profile) error) error {
 	room := flame.Nodes() + maxTrieNodes/2
 	for i := len(s.rounds) - 1; i >= 0; i-- {
@@ -235,13 +235,13 @@ func (p *Page) diffData(ctx context.Context, v url.Values) ([]byte, error) {
 	defer done()
 	for {
 		data, err := p.compare(maps.Clone(v))
-		if !errors.Is(err, archive.ErrGone) { // what is damaged on disk is left out
+		if !errors.Is(err, archive.ErrGone) { // damaged files on disk are left out
 			return data, err
 		}
 	}
 }
 
-// compare makes a comparison. It is for who has filled p.comparing, and changes v.
+// compare makes a comparison. The caller has filled p.comparing. compare changes v.
 func (p *Page) compare(v url.Values) ([]byte, error) {
 	c, err := p.findComparison(v)
 	if err != nil {
@@ -262,14 +262,14 @@ func (p *Page) compare(v url.Values) ([]byte, error) {
 	return data, err
 }
 
-// compared is an answer of api/diff, which reading all profiles makes slow.
+// compared is the last answer of api/diff, which is slow because it reads all profiles.
 type compared struct {
 	asked  string
-	report *compare.Report // that it is of
+	report *compare.Report // the report of the answer
 	data   []byte
 }
 
-// compareAlone waits until nobody else compares. The caller calls done.
+// compareAlone waits until no other comparison runs. The caller must call done.
 func (p *Page) compareAlone(ctx context.Context) (done func(), err error) {
 	select {
 	case p.comparing <- struct{}{}:
@@ -279,7 +279,7 @@ func (p *Page) compareAlone(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// explainDiff says why there is no comparison.
+// explainDiff returns the response for a failed comparison.
 func explainDiff(err error) (status int, message string) {
 	var bad badRequest
 	switch {
@@ -291,7 +291,7 @@ func explainDiff(err error) (status int, message string) {
 	return explainFailure(err)
 }
 
-// diffPage is what the template of a comparison's page shows.
+// diffPage is the data of the template of a comparison's page.
 type diffPage struct {
 	Name, Target, Program    string
 	Change                   *Change
@@ -303,11 +303,11 @@ type diffPage struct {
 	MoreRows                 int
 	More, Less               int
 	OldBuild, NewBuild, Unit string
-	OldLost, NewLost         string // "" for hardly any
+	OldLost, NewLost         string // "" if almost none
 	Series                   string // "" for none
 }
 
-// diffRow is a function that changed for certain.
+// diffRow is a function whose cost certainly changed.
 type diffRow struct {
 	Function, Binary, Before, After, Change, Between string
 	More                                             bool
@@ -316,7 +316,7 @@ type diffRow struct {
 // serveDiff answers with the page of a comparison.
 func (p *Page) serveDiff(w http.ResponseWriter, r *http.Request) {
 	v := r.URL.Query()
-	data := "./api/diff?" + v.Encode() // as it is asked for: v changes
+	data := "./api/diff?" + v.Encode() // before v changes
 	c, report, err := p.diffReport(r.Context(), v)
 	if err != nil {
 		status, message := explainDiff(err)
@@ -326,7 +326,7 @@ func (p *Page) serveDiff(w http.ResponseWriter, r *http.Request) {
 	p.renderDiff(w, c, report, data)
 }
 
-// diffReport finds a comparison, and what it says: nil if there is too little of a new build.
+// diffReport finds a comparison and its report, which is nil if there are too few rounds of a new build.
 func (p *Page) diffReport(ctx context.Context, v url.Values) (*comparison, *compare.Report, error) {
 	done, err := p.compareAlone(ctx)
 	if err != nil {
@@ -373,7 +373,7 @@ func newDiffRow(c *compare.Change, per compare.Per) diffRow {
 	return row
 }
 
-// lostText says which part of its samples a side lost, from a hundredth on.
+// lostText returns the share of its samples that a side lost, or "" below 1 %.
 func lostText(s *compare.Side) string {
 	if s.Lost == nil || *s.Lost < 0.01 {
 		return ""
@@ -381,7 +381,7 @@ func lostText(s *compare.Side) string {
 	return formatPercent(*s.Lost)
 }
 
-// amount writes seconds of CPU a second, or a part of all.
+// amount formats seconds of CPU time per second, or a share of all CPU time.
 func amount(value float64, per compare.Per) string {
 	if per == compare.PerCPU {
 		return formatPercent(value)
@@ -401,7 +401,7 @@ func changeText(c *compare.Change) string {
 	return moreText(c.New / c.Base)
 }
 
-// betweenText writes the bounds of a change.
+// betweenText formats the bounds of a change.
 func betweenText(c *compare.Change) string {
 	switch {
 	case c.High != nil && *c.High <= 100:
@@ -412,12 +412,12 @@ func betweenText(c *compare.Change) string {
 	return "at least " + moreText(c.Low)
 }
 
-// moreText writes 1.2 as +20 %.
+// moreText formats 1.2 as +20 %.
 func moreText(ratio float64) string {
 	return strings.Replace(fmt.Sprintf("%+.0f %%", 100*(ratio-1)), "-", "−", 1)
 }
 
-// shortBuild is the begin of a build ID.
+// shortBuild returns the start of a build ID.
 func shortBuild(id string) string {
 	if strings.HasPrefix(id, "file:") {
 		return "a file without build ID"

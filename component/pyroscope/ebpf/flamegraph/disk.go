@@ -12,8 +12,8 @@ import (
 
 // Limits of the use of the disk.
 const (
-	maxDiskQueue = 8               // rounds that wait to be written
-	diskPatience = 5 * time.Second // for a directory to be read, at first
+	maxDiskQueue = 8               // rounds waiting to be written
+	diskPatience = 5 * time.Second // for reading a directory at the start
 )
 
 // Disk is the part of the history that is on disk.
@@ -21,12 +21,12 @@ type Disk struct {
 	Rounds   int
 	Bytes    int64
 	MaxBytes int64
-	Since    time.Time // the begin of the oldest round; zero if there is none
+	Since    time.Time // start of the oldest round; zero if there is none
 	Missing  uint64    // rounds of this run that could not be written
-	Problem  string    // why the last one could not; "" if it could
+	Problem  string    // why the last write failed; "" if it succeeded
 }
 
-// disk writes rounds in a goroutine of its own, so that a slow disk does not hold up profiling.
+// disk writes rounds in its own goroutine, so that a slow disk does not delay profiling.
 type disk struct {
 	dir   string
 	begun time.Time
@@ -34,8 +34,8 @@ type disk struct {
 
 	maxBytes atomic.Int64
 	holder   atomic.Pointer[archive.Archive[Profile]] // nil until it is open
-	tried    chan struct{}                            // closed when opening it was tried
-	done     chan struct{}                            // closed when all is written
+	tried    chan struct{}                            // closed after the first attempt to open it
+	done     chan struct{}                            // closed when all rounds are written
 
 	mu      sync.Mutex
 	queue   chan []*kept // nil: closed
@@ -43,7 +43,7 @@ type disk struct {
 	problem string
 }
 
-// openDisk begins to use a directory.
+// openDisk starts to use a directory.
 func openDisk(dir string, maxBytes int64, log func(string, error)) *disk {
 	d := &disk{dir: dir, begun: time.Now(), log: log, tried: make(chan struct{}), done: make(chan struct{}),
 		queue: make(chan []*kept, maxDiskQueue)}
@@ -62,7 +62,7 @@ func (d *disk) run(queue <-chan []*kept) {
 	}
 }
 
-// open opens the archive if it is not open yet, and has it keep the limit.
+// open opens the archive if it is not open yet, and applies the current limit.
 func (d *disk) open() error {
 	if a := d.holder.Load(); a != nil {
 		return a.SetMaxBytes(d.maxBytes.Load())
@@ -87,7 +87,8 @@ func (d *disk) write(round []*kept) error {
 	return d.holder.Load().Write(archive.Round{Start: round[0].start, End: round[0].end}, profiles)
 }
 
-// note takes note of how a use of the disk ended, of a number of rounds, and says so if that is news.
+// note records the result of a disk operation on a number of rounds, and logs it if it differs from the previous
+// result.
 func (d *disk) note(err error, rounds uint64) {
 	d.mu.Lock()
 	before := d.problem
@@ -107,7 +108,7 @@ func (d *disk) note(err error, rounds uint64) {
 
 var errSlowDisk = errors.New("the disk is too slow: rounds wait to be written")
 
-// add has a round written.
+// add queues a round for writing.
 func (d *disk) add(round []*kept) {
 	if len(round) == 0 {
 		return
@@ -127,7 +128,7 @@ func (d *disk) add(round []*kept) {
 	}
 }
 
-// close writes what waits, for a while at most. What is on disk can still be read.
+// close waits for the queued rounds to be written, at most for patience. The rounds on disk can still be read.
 func (d *disk) close(patience time.Duration) {
 	d.mu.Lock()
 	if d.queue != nil {
@@ -141,7 +142,8 @@ func (d *disk) close(patience time.Duration) {
 	}
 }
 
-// reader returns the archive, nil if it cannot be read. While its directory is read, it waits for a moment.
+// reader returns the archive, nil if it cannot be read. While the directory is being read at the start, it waits up to
+// diskPatience.
 func (d *disk) reader() *archive.Archive[Profile] {
 	if d == nil {
 		return nil
@@ -153,7 +155,7 @@ func (d *disk) reader() *archive.Archive[Profile] {
 	return d.holder.Load()
 }
 
-// state never waits.
+// state returns the state of the history on disk. It never waits.
 func (d *disk) state() (Disk, bool) {
 	if d == nil {
 		return Disk{}, false
@@ -171,8 +173,8 @@ func (d *disk) state() (Disk, bool) {
 	return out, true
 }
 
-// SetDisk has rounds kept in a directory, too, from now on, in maxBytes at most; 0: none are, and what the directory
-// has stays. It does not wait for the disk.
+// SetDisk also keeps rounds in a directory from now on, within maxBytes. With maxBytes 0 it keeps no further rounds on
+// disk, and leaves the directory unchanged. It does not wait for the disk.
 func (p *Page) SetDisk(dir string, maxBytes int64) {
 	p.diskMu.Lock()
 	defer p.diskMu.Unlock()
@@ -188,23 +190,23 @@ func (p *Page) SetDisk(dir string, maxBytes int64) {
 			old.close(0)
 		}
 	default:
-		old.maxBytes.Store(maxBytes) // the next round holds to it
+		old.maxBytes.Store(maxBytes) // applies to the next round
 	}
 }
 
-// keepOnDisk has a round written, if rounds are.
+// keepOnDisk queues a round for writing if rounds are kept on disk.
 func (p *Page) keepOnDisk(round []*kept) {
 	if d := p.disk.Load(); d != nil {
 		d.add(round)
 	}
 }
 
-// CloseDisk writes what waits to be written, for as long as patience lasts. The rounds on disk are still shown.
+// CloseDisk writes the waiting rounds, for at most patience. The page still shows the rounds on disk.
 func (p *Page) CloseDisk(patience time.Duration) {
 	if d := p.disk.Load(); d != nil {
 		d.close(patience)
 	}
 }
 
-// Disk returns what is kept on disk; false if nothing is to be.
+// Disk describes the history on disk; it returns false if none is configured.
 func (p *Page) Disk() (Disk, bool) { return p.disk.Load().state() }

@@ -101,8 +101,8 @@ func TestDiskAnswersAsMemoryDoes(t *testing.T) {
 	}
 }
 
-// ofPage matches what is of a page, not of its profiles: for how long these stay in memory, and how long live views
-// wait, which follows from the CPU time that answers took.
+// ofPage matches values of a page that do not depend on its profiles: the time for which profiles stay in memory, and
+// the pause of live views, which follows from the CPU time of answers.
 var ofPage = regexp.MustCompile(`,"(kept|refresh)":\d+`)
 
 func requireSameAnswers(t *testing.T, end time.Time, want, got string) {
@@ -168,7 +168,7 @@ func TestClockHasTheDateOfOtherDays(t *testing.T) {
 	require.Equal(t, "2026-11-23 23:59:00", formatClock(now.Add(-6*time.Minute), now))
 }
 
-// A file that is damaged costs its round, wherever the damage is, and no more.
+// A damaged file only affects its own round, independent of the place of the damage.
 func TestDamagedRounds(t *testing.T) {
 	end := time.Now()
 	dir := t.TempDir()
@@ -281,10 +281,10 @@ func TestLongTimeline(t *testing.T) {
 	require.LessOrEqual(t, len(newSeries(line.bins, unitTime).From), maxBins)
 }
 
-// A disk that hangs holds nobody up who hands over rounds, or asks how it is.
+// A disk that hangs does not block callers that hand over rounds, or read the state.
 func TestDiskThatHangs(t *testing.T) {
 	l := &diskLog{}
-	d := &disk{log: l.log, queue: make(chan []*kept, maxDiskQueue), done: make(chan struct{})} // nobody writes
+	d := &disk{log: l.log, queue: make(chan []*kept, maxDiskQueue), done: make(chan struct{})} // there is no writer
 	for range maxDiskQueue + 3 {
 		d.add([]*kept{{}})
 	}

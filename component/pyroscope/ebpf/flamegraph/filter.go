@@ -12,29 +12,29 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// kindCPU is the kind of profiles that selections without one mean.
+// kindCPU is the kind of profiles for selections that name no kind.
 const kindCPU = "cpu"
 
-// maxPattern is how long a regular expression may be.
+// maxPattern is the maximum length of a regular expression.
 const maxPattern = 1000
 
-// filter is the part of a selection that reading the samples decides.
+// filter is the part of a selection that can only be applied by reading samples.
 type filter struct {
 	thread        string // thread's name or number, by the labels thread_name and thread_id; "" for all
 	kind          string // kind of profiles, such as cpu; "" for kindCPU
-	focus, ignore string // regular expressions: samples with, and those without such a function; "" for all
+	focus, ignore string // regular expressions: samples with and without such a function; "" for all
 }
 
 // parseFilter reads the parameters thread, kind, focus and ignore.
 func parseFilter(v url.Values) (filter, error) {
 	f := filter{thread: v.Get("thread"), kind: v.Get("kind"), focus: v.Get("focus"), ignore: v.Get("ignore")}
 	if f.kind == kindCPU {
-		f.kind = "" // one selection, one address
+		f.kind = "" // give each selection only one address
 	}
 	return f, f.check()
 }
 
-// check says what is wrong with the regular expressions.
+// check returns an error about an invalid regular expression.
 func (f filter) check() error {
 	for name, pattern := range map[string]string{"focus": f.focus, "ignore": f.ignore} {
 		if len(pattern) > maxPattern {
@@ -56,7 +56,7 @@ func (f filter) addTo(v url.Values) {
 	}
 }
 
-// kindName returns the kind of profiles.
+// kindName returns the name of the kind of profiles.
 func (f filter) kindName() string {
 	if f.kind == "" {
 		return kindCPU
@@ -64,17 +64,17 @@ func (f filter) kindName() string {
 	return f.kind
 }
 
-// perSample reports whether a part of each process's samples is selected.
+// perSample reports whether the filter can select only a part of a process's samples.
 func (f filter) perSample() bool { return f.thread != "" || f.focus != "" || f.ignore != "" }
 
-// isPeriodic reports whether each sample stands for the period of its profile. A wait has its own time, memory its own
-// size, and a sample of a probe may have the value of an argument.
+// isPeriodic reports whether each sample has the period of its profile as its value. In contrast, a wait has its own
+// time, memory has its own size, and a sample of a probe may have the value of an argument.
 func (f filter) isPeriodic() bool {
 	k, ok := kind.ByName(f.kindName())
 	return ok && k < kind.Count && k.IsPeriodic()
 }
 
-// apply removes the other samples.
+// apply removes the samples that are not selected.
 func (f filter) apply(p *profile.Profile) {
 	if f.thread != "" {
 		p.Sample = slices.DeleteFunc(p.Sample, func(s *profile.Sample) bool { return !isOfThread(s, f.thread) })
@@ -84,7 +84,7 @@ func (f filter) apply(p *profile.Profile) {
 	}
 	var focus, ignore *regexp.Regexp
 	if f.focus != "" {
-		focus = regexp.MustCompile(f.focus) // check has compiled it
+		focus = regexp.MustCompile(f.focus) // check has already compiled it
 	}
 	if f.ignore != "" {
 		ignore = regexp.MustCompile(f.ignore)
@@ -92,7 +92,7 @@ func (f filter) apply(p *profile.Profile) {
 	names := map[uint64]string{}
 	for _, fn := range p.Function {
 		names[fn.ID] = fn.Name
-		fn.Name = flameName(fn.Name) // people search for what they see
+		fn.Name = flameName(fn.Name) // users search for the names they see
 	}
 	p.FilterSamplesByName(focus, ignore, nil, nil)
 	for _, fn := range p.Function {
@@ -100,7 +100,7 @@ func (f filter) apply(p *profile.Profile) {
 	}
 }
 
-// isOfThread reports whether a sample is of a thread of that name or number.
+// isOfThread reports whether a sample is from a thread with that name or number.
 func isOfThread(s *profile.Sample, thread string) bool {
 	if slices.Contains(s.Label["thread_name"], thread) || slices.Contains(s.Label["thread_id"], thread) {
 		return true

@@ -245,7 +245,7 @@ func functionsOf(t *testing.T, file string, names ...string) (sums map[string][2
 	return sums, found
 }
 
-// However many nodes there are, the flame graph has all samples, and the list of functions is that of the pprof file.
+// Even with very many nodes, the flame graph has all samples, and the list of functions matches the pprof file.
 func TestTopIsOfAllProfiles(t *testing.T) {
 	page := New(Options{Name: "test", Status: func() Status { return Status{} }})
 	require.Greater(t, manyStacks(t, page, time.Now()), maxTrieNodes)

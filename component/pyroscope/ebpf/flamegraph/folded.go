@@ -12,14 +12,15 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// foldedProfile is a profile that was read, folded.
+// foldedProfile is a folded profile in a viewCache.
 type foldedProfile struct{ *trie.Folded }
 
 // size implements sized.
 func (f foldedProfile) size() int64 { return f.Size() + 512 }
 
-// fold returns a profile, folded. Those in memory were folded when they came, as far as there was room; others are read
-// now, and kept while somebody looks, since almost all profiles of a flame graph are in the next one, too.
+// fold returns a folded profile. Profiles in memory are folded when they are added, as long as there is room. fold
+// reads and folds all other profiles on demand, and caches them while they are in use, since consecutive flame graphs
+// have almost the same profiles.
 func (p *Page) fold(k *kept) (*trie.Folded, error) {
 	if f := k.folded.Load(); f != nil {
 		return f, nil
@@ -40,7 +41,7 @@ func (p *Page) fold(k *kept) (*trie.Folded, error) {
 	return f.Folded, err
 }
 
-// choice says what a selection means of the profiles of its time, target and kind.
+// choice converts a selection to the choice of samples within profiles of its time, target and kind.
 func (s selection) choice() (c trie.Choice) {
 	if s.comm != "" || s.pid != 0 || s.thread != "" {
 		comm := flameName(s.comm)
@@ -67,7 +68,8 @@ func (s selection) choice() (c trie.Choice) {
 	return c
 }
 
-// matching returns what finds frames by their function, source file or binary. filter.check has compiled the pattern.
+// matching returns a function that matches a frame's function, source file or binary. filter.check has already compiled
+// the pattern.
 func matching(pattern string) func(trie.Frame) bool {
 	re := regexp.MustCompile(pattern)
 	return func(f trie.Frame) bool {
@@ -75,17 +77,17 @@ func matching(pattern string) func(trie.Frame) bool {
 	}
 }
 
-// maxShownNames bounds the names that shownNames keeps, which are some 100 bytes each.
+// maxShownNames bounds the names in shownNames, which take about 100 bytes each.
 const maxShownNames = 20_000
 
-// shownNames are what flame graphs call the functions whose names are mangled: those of one profile are nearly all in
-// the next one, too. It is safe for concurrent use.
+// shownNames caches the flame graph names of functions with mangled names: consecutive profiles have nearly the same
+// functions. It is safe for concurrent use.
 type shownNames struct {
 	mu    sync.Mutex
 	names map[string]string
 }
 
-// name is flameName.
+// name returns flameName(name).
 func (n *shownNames) name(name string) string {
 	if len(name) < 2 || name[0] != '_' && len(name) <= maxShownName {
 		return name

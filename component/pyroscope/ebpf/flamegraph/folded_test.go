@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// TestProfilesAreReadOnce: answers of other times, of a part of them and of other samples read no profile again, and
-// all are right.
+// TestProfilesAreReadOnce: answers for other times, parts of them and other samples read no profile again, and all are
+// correct.
 func TestProfilesAreReadOnce(t *testing.T) {
 	page, end := New(Options{}), time.Unix(1_700_000_000, 0)
 	for i := range 3 {
@@ -48,8 +48,8 @@ func TestProfilesAreReadOnce(t *testing.T) {
 	require.Len(t, page.folds.views, 1, "the newest is kept, whatever its size")
 }
 
-// TestFoldedAsTheyCome: profiles that are handed over decoded need not be read, and what is folded goes before profiles
-// do.
+// TestFoldedAsTheyCome: profiles that are handed over decoded are not read again, and folded data is dropped before
+// profiles.
 func TestFoldedAsTheyCome(t *testing.T) {
 	end := time.Unix(1_700_000_000, 0)
 	page := New(Options{})
@@ -80,7 +80,7 @@ func TestFoldedAsTheyCome(t *testing.T) {
 	require.Equal(t, bytes-page.history.all()[2].foldedSize(), page.Bytes())
 }
 
-// TestChoice: of what is folded, a selection has the same as of the profile itself.
+// TestChoice: a selection gives the same result for the folded profile as for the profile itself.
 func TestChoice(t *testing.T) {
 	at := time.Now()
 	one := threadProfile(t, at)

@@ -10,7 +10,7 @@ import (
 // grouping is a way to group the samples of a flame graph: by the values of a label.
 type grouping struct{ Label, Text string }
 
-// groupings are the labels that the profiler sets, and what people call them, in the order in which they are offered.
+// groupings returns the labels that the profiler sets, with their names for users, in the order of the menu.
 func groupings() []grouping {
 	return []grouping{
 		{"comm", "process"}, {"pid", "process ID"}, {"thread_name", "thread"}, {"thread_id", "thread ID"},
@@ -19,8 +19,8 @@ func groupings() []grouping {
 	}
 }
 
-// groupingsOf returns the ways to group samples with such labels: first what the profiler sets, then others by name. A
-// label that is chosen is offered in any case.
+// groupingsOf returns the ways to group samples with these labels: first the profiler's labels, then all other labels
+// by name. The chosen label is always offered.
 func groupingsOf(labels []string, chosen string) (out []grouping) {
 	rest := map[string]bool{}
 	for _, label := range labels {
@@ -41,7 +41,7 @@ func groupingsOf(labels []string, chosen string) (out []grouping) {
 	return out
 }
 
-// labelSet has the labels that samples have.
+// labelSet is a set of sample labels.
 type labelSet map[string]bool
 
 // add adds the labels of samples.

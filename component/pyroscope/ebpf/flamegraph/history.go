@@ -1,13 +1,11 @@
-// Package flamegraph is the web page of a profiler: the last minutes of its
-// profiles, kept in bounded memory, and those before on disk if it is told where,
-// an overview of them, flame graphs, and google/pprof's own web interface for the
-// profile that is chosen there.
+// Package flamegraph is the web page of a profiler: the profiles of the last minutes, kept in bounded memory, and
+// optionally older profiles on disk; an overview of them, flame graphs, and google/pprof's own web interface for a
+// selected profile.
 //
-// The page uses relative links only, so it works below any prefix. It loads
-// nothing from elsewhere, opens no files but those of its history and starts no
-// process, except Graphviz's dot for pprof's graph view where dot is installed.
+// The page uses only relative links, so it works below any prefix. It loads no resources from other sites, opens no
+// files except its history and starts no process, except Graphviz's dot for pprof's graph view if dot is installed.
 //
-// The package knows nothing of profilers, River or components.
+// The package does not depend on profilers, River or components.
 package flamegraph
 
 import (
@@ -28,23 +26,23 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Profile is what one target did during one round of collecting.
-// Once handed to Page.Add it must not be modified.
+// Profile is the profile of one target in one round of collecting. It must not be modified after it is passed to
+// Page.Add.
 type Profile struct {
 	Labels map[string]string `json:"labels"` // the target's labels
 	Data   []byte            `json:"-"`      // the pprof profile, gzip-compressed
 
-	// Pprof is what Data has, for who has it at hand, so that it need not be read again. It is not kept.
+	// Pprof is the decoded Data. Callers set it if they have it, which saves decoding. It is not kept.
 	Pprof *profile.Profile `json:"-"`
 
-	// Kind is what is counted: the name of a kind of package ebpf/kind; "" stands for cpu.
+	// Kind is the name of a kind of package ebpf/kind; "" means cpu.
 	Kind   string `json:"kind,omitempty"`
-	Unit   string `json:"unit,omitempty"`   // of the values of its samples; "" stands for nanoseconds
+	Unit   string `json:"unit,omitempty"`   // of the values of its samples; "" means nanoseconds
 	Period int64  `json:"period,omitempty"` // value of one sample, in Unit; 0 if not known
 
 	Samples   uint64    `json:"samples"`  // samples in the profile
-	WithUser  uint64    `json:"user"`     // of these, samples that should have a user part
-	Complete  uint64    `json:"complete"` // of these, samples whose user part is whole
+	WithUser  uint64    `json:"user"`     // samples that should have a user part
+	Complete  uint64    `json:"complete"` // samples whose user part is complete
 	Processes []Process `json:"processes"`
 }
 
@@ -52,12 +50,12 @@ type Profile struct {
 type Process struct {
 	PID      uint32 `json:"pid"`
 	Comm     string `json:"comm"`
-	Program  string `json:"program,omitempty"` // path of the file that it runs, as it sees it; "" if not known
-	Build    string `json:"build,omitempty"`   // distinguishes builds of it, as a rule the build ID; "" if not known
+	Program  string `json:"program,omitempty"` // path of its executable, as the process sees it; "" if unknown
+	Build    string `json:"build,omitempty"`   // distinguishes its builds, usually the build ID; "" if unknown
 	Samples  uint64 `json:"samples"`
 	WithUser uint64 `json:"user"`
 	Complete uint64 `json:"complete"`
-	Value    uint64 `json:"value,omitempty"` // of its samples, in Unit; 0 if not known
+	Value    uint64 `json:"value,omitempty"` // of its samples, in Unit; 0 if unknown
 }
 
 // kept is a Profile in the history.
@@ -67,13 +65,13 @@ type kept struct {
 	start  int64 // of the round, in ms since 1970
 	end    int64
 
-	folded atomic.Pointer[trie.Folded] // what data has; nil if that is to be read
+	folded atomic.Pointer[trie.Folded] // the folded data; nil if the data must be read
 
 	stored *archive.Stored[Profile] // where its data is on disk; nil: in memory
-	joined int                      // further profiles of other rounds that are added to what is known of this one
+	joined int                      // number of further profiles, of other rounds, that are added to this one
 }
 
-// data returns the pprof profile, gzip-compressed. Of one on disk the error may be archive.ErrGone.
+// data returns the pprof profile, gzip-compressed. For a profile on disk the error may be archive.ErrGone.
 func (k *kept) data() ([]byte, error) {
 	if k.stored != nil {
 		return k.stored.Data()
@@ -81,7 +79,7 @@ func (k *kept) data() ([]byte, error) {
 	return k.Data, nil
 }
 
-// dataSize returns how many bytes data has.
+// dataSize returns the number of bytes of data.
 func (k *kept) dataSize() int {
 	if k.stored != nil {
 		return int(k.stored.Size)
@@ -95,10 +93,10 @@ func (k *kept) unit() string { return cmp.Or(k.Unit, unitTime) }
 // unitTime is the unit of times.
 const unitTime = "nanoseconds"
 
-// kind returns what is counted.
+// kind returns the name of the profile's kind.
 func (k *kept) kind() string { return filter{kind: k.Kind}.kindName() }
 
-// size returns about how many bytes k occupies, without what is folded.
+// size returns the approximate memory use of k in bytes, without the folded data.
 func (k *kept) size() int64 {
 	const perEntry, perProcess = 256, 96
 	n := int64(perEntry + len(k.Data))
@@ -111,7 +109,7 @@ func (k *kept) size() int64 {
 	return n
 }
 
-// foldedSize returns about how many bytes take what is folded of k.
+// foldedSize returns the approximate memory use of the folded data of k, in bytes.
 func (k *kept) foldedSize() int64 {
 	if f := k.folded.Load(); f != nil {
 		return f.Size()
@@ -119,7 +117,7 @@ func (k *kept) foldedSize() int64 {
 	return 0
 }
 
-// of returns the samples of the processes that a selection names.
+// of returns the numbers of samples of the selected processes.
 func (k *kept) of(s selection) (samples, withUser, complete uint64) {
 	switch {
 	case s.build != "":
@@ -140,10 +138,10 @@ func (k *kept) of(s selection) (samples, withUser, complete uint64) {
 // target is a distinct set of labels.
 type target struct {
 	id     string // short hash of the labels, fit for a URL
-	name   string // service_name, for people
+	name   string // service_name, for users
 	labels string // all labels in River's notation, sorted
 
-	service string // stands in a URL for all targets of the name
+	service string // URL parameter for all targets with the same name
 }
 
 func newTarget(labels map[string]string) target {
@@ -166,23 +164,22 @@ func newTarget(labels map[string]string) target {
 	return t
 }
 
-// serviceID stands in a URL for all targets of a name.
+// serviceID returns the URL parameter for all targets with a name.
 func serviceID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "s" + hex.EncodeToString(sum[:6])
 }
 
-// history holds the newest profiles within an age and a number of bytes.
-// It is safe for concurrent use.
+// history holds the newest profiles within an age and a number of bytes. It is safe for concurrent use.
 type history struct {
 	maxAge   time.Duration
 	maxBytes int64
-	show     func(name string) string // what flame graphs call a function
+	show     func(name string) string // returns a function's name in flame graphs
 
 	mu      sync.Mutex
 	entries []*kept // by end, oldest first
 	bytes   int64
-	added   chan struct{} // closed by the next add; nil if nobody waits
+	added   chan struct{} // closed by the next add; nil if no caller waits
 }
 
 // nextRound returns a channel that is closed when the next round is added.
@@ -195,13 +192,13 @@ func (h *history) nextRound() <-chan struct{} {
 	return h.added
 }
 
-// add appends the profiles of the round from start to end, then forgets the
-// oldest ones beyond the limits. It returns what it appended.
+// add appends the profiles of the round from start to end, then removes the oldest profiles beyond the limits. It
+// returns the appended profiles.
 func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) {
 	for _, p := range profiles {
 		k := &kept{Profile: p, target: newTarget(p.Labels), start: start.UnixMilli(), end: end.UnixMilli()}
 		if k.Pprof != nil {
-			if f, err := trie.Fold(k.Pprof, h.show); err == nil { // else reading it says what is wrong
+			if f, err := trie.Fold(k.Pprof, h.show); err == nil { // otherwise the error appears when it is read
 				k.folded.Store(f)
 			}
 			k.Pprof = nil
@@ -222,8 +219,8 @@ func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) 
 	return added
 }
 
-// forget gives up profiles that ended before a time, and as many as take too much. What is folded goes first: it can be
-// made again.
+// forget removes profiles that ended before a time, and the oldest profiles beyond the memory limit. It drops folded
+// data first, because that can be made again.
 func (h *history) forget(before int64) {
 	n := 0
 	for n < len(h.entries) && h.entries[n].end < before {
@@ -237,7 +234,7 @@ func (h *history) forget(before int64) {
 		h.drop(h.entries[n])
 		n++
 	}
-	// Copying lets go of the memory; cutting the slice would not.
+	// Copying frees the memory; reslicing would not.
 	h.entries = slices.Clone(h.entries[n:])
 }
 
@@ -251,7 +248,7 @@ func (h *history) unfold(k *kept) {
 	k.folded.Store(nil)
 }
 
-// setMaxBytes changes how many bytes the profiles may take. The oldest ones that are too many go.
+// setMaxBytes changes the memory limit, and removes the oldest profiles beyond it.
 func (h *history) setMaxBytes(bytes int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -259,14 +256,14 @@ func (h *history) setMaxBytes(bytes int64) {
 	h.forget(math.MinInt64)
 }
 
-// limit returns how many bytes the profiles may take.
+// limit returns the memory limit in bytes.
 func (h *history) limit() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.maxBytes
 }
 
-// all returns every profile, oldest first. The slice is the caller's.
+// all returns every profile, oldest first. The caller owns the slice.
 func (h *history) all() []*kept {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// encodeFields writes a struct as JSON, as encoding/json does, but field by field, and so are structs in it, and long
-// lists in chunks: that holds all of what it encodes in memory, which is a megabyte of a flame graph.
+// encodeFields writes a struct as JSON, like encoding/json, but field by field, also inside nested structs, and long
+// lists in chunks. encoding/json would hold the whole result in memory, about a megabyte for a flame graph.
 func encodeFields(w io.Writer, of any) error {
 	e := fieldEncoder{Writer: w}
 	e.write("{")
@@ -23,8 +23,8 @@ func encodeFields(w io.Writer, of any) error {
 type fieldEncoder struct {
 	io.Writer
 	err  error
-	more bool   // there was a field in the present struct
-	text []byte // scratch of numbers
+	more bool   // the current struct already has a field
+	text []byte // buffer for numbers
 }
 
 func (e *fieldEncoder) write(text string) {
@@ -33,7 +33,7 @@ func (e *fieldEncoder) write(text string) {
 	}
 }
 
-// fields writes the fields of a struct, and those of structs that are embedded in it.
+// fields writes the fields of a struct, and the fields of embedded structs.
 func (e *fieldEncoder) fields(of reflect.Value) {
 	for field, value := range of.Fields() {
 		tag, isTagged := field.Tag.Lookup("json")
@@ -68,10 +68,10 @@ func (e *fieldEncoder) field(name string, value reflect.Value) {
 	e.more = true
 }
 
-// chunk is how many values of a list are encoded at a time.
+// chunk is the number of list elements that are encoded at a time.
 const chunk = 1000
 
-// value writes a value that is no struct: a long list in chunks.
+// value writes a value that is not a struct. It writes long lists in chunks.
 func (e *fieldEncoder) value(of reflect.Value, own bool) error {
 	switch list := of.Interface().(type) {
 	case []int32:
@@ -95,7 +95,8 @@ func (e *fieldEncoder) value(of reflect.Value, own bool) error {
 	return e.err
 }
 
-// writeNumbers writes a list of numbers, which most of a flame graph is, in a fraction of the time of encoding/json.
+// writeNumbers writes a list of numbers. Flame graphs consist mostly of numbers, and encoding/json takes several times
+// as long.
 func writeNumbers[T int32 | int64](e *fieldEncoder, list []T) error {
 	if list == nil {
 		_, err := io.WriteString(e, "null")
@@ -118,7 +119,7 @@ func writeNumbers[T int32 | int64](e *fieldEncoder, list []T) error {
 	return err
 }
 
-// isEmpty reports what omitempty means.
+// isEmpty reports whether omitempty leaves out a value.
 func isEmpty(value reflect.Value) bool {
 	switch value.Kind() {
 	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
@@ -130,7 +131,7 @@ func isEmpty(value reflect.Value) bool {
 	}
 }
 
-// trimmed leaves out how each value begins and ends that a json.Encoder writes.
+// trimmed removes a prefix and a suffix from each value that a json.Encoder writes.
 type trimmed struct {
 	io.Writer
 	begin, end string

@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// TestEncodeFields: what is written field by field is what encoding/json writes.
+// TestEncodeFields: the output of encodeFields equals encoding/json's.
 func TestEncodeFields(t *testing.T) {
 	b := trie.NewBuilder(nil)
 	host := hostMaker{functions: 30, again: 0.9, depth: 10, random: rand.New(rand.NewPCG(1, 2))}

@@ -66,8 +66,8 @@ func TestKinds(t *testing.T) {
 	require.Contains(t, visible(body), "kind page-faults")
 }
 
-// TestSnapshots: of memory in use the newest profile of a time is shown, not the sum of those that it has; the timeline
-// has all of them.
+// TestSnapshots: for memory in use the newest profile of a time range is shown, not the sum; the timeline has all
+// profiles.
 func TestSnapshots(t *testing.T) {
 	at := time.Now()
 	page := testPage(t, at.Add(-time.Minute))

@@ -9,27 +9,27 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// How long what is not used is kept.
+// How long an unused maker is kept.
 const (
-	maxMakerIdle = time.Minute     // a maker: it takes more memory than all answers, and is made again in less time
-	maxMakerAge  = 2 * time.Minute // also one that is used: it has frames of profiles that are no longer kept
+	maxMakerIdle = time.Minute     // it takes more memory than all answers, and less time to make again
+	maxMakerAge  = 2 * time.Minute // also of a used maker: it holds frames of profiles that are no longer kept
 )
 
-// maker is what answers are made with. It is empty, but has memory that the answers before took.
+// maker is the reusable memory for making answers. It is empty between two answers.
 type maker struct {
 	tree *trie.Merge
 	sums *trie.Sums
 	made time.Time
-	used time.Time // when it was given back
+	used time.Time // time of giveBack
 }
 
-// makers keep a maker while somebody looks. It is safe for concurrent use.
+// makers keep a maker while answers are requested. It is safe for concurrent use.
 type makers struct {
 	free atomic.Pointer[maker]
-	used atomic.Int64 // when it was used last, in ns since 1970
+	used atomic.Int64 // time of the last use, in ns since 1970
 }
 
-// take returns a maker, for as long as it is not given back.
+// take returns a maker. The caller must give it back.
 func (m *makers) take() *maker {
 	if kept := m.free.Swap(nil); kept != nil {
 		return kept
@@ -38,7 +38,7 @@ func (m *makers) take() *maker {
 	return &maker{tree: tree, sums: tree.NewSums(trie.DefaultMaxFunctions), made: time.Now()}
 }
 
-// giveBack keeps a maker for the next answer. What it has made is no longer valid.
+// giveBack keeps a maker for the next answer. Objects that it has made are no longer valid.
 func (m *makers) giveBack(used *maker) {
 	used.used = time.Now()
 	m.used.Store(used.used.UnixNano())
@@ -50,17 +50,17 @@ func (m *makers) giveBack(used *maker) {
 	m.free.Store(used)
 }
 
-// expire gives up a maker that was not used for a while.
+// expire drops a maker that has not been used recently.
 func (m *makers) expire(now time.Time) {
 	if now.UnixNano()-m.used.Load() > maxMakerIdle.Nanoseconds() {
 		m.drop()
 	}
 }
 
-// drop gives up the maker that is kept.
+// drop drops the kept maker.
 func (m *makers) drop() { m.free.Store(nil) }
 
-// compress returns a struct as JSON, compressed.
+// compress returns a struct as compressed JSON.
 func compress(answer any) ([]byte, error) {
 	return pprof.Compress(func(w io.Writer) error { return encodeFields(w, answer) })
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// Limits of one merged profile. They bound the memory of a view, and what a
-// browser has to draw: pprof's flame graph page carries every distinct stack.
+// Limits of one merged profile. They bound the memory of a view, and the work of the browser: pprof's flame graph page
+// contains every distinct stack.
 const (
 	maxMergedSamples = 100_000  // distinct stacks
 	maxMergedBytes   = 16 << 20 // compressed bytes read
 	mergeAtOnce      = 8        // profiles decoded at a time
 )
 
-// errNoSamples says that a selection holds nothing to show.
+// errNoSamples says that a selection has no samples.
 var errNoSamples = errors.New("no samples in this selection")
 
 // merged is the sum of some profiles of the history.
@@ -29,9 +29,8 @@ type merged struct {
 	of      int // profiles asked for
 }
 
-// merge adds up the samples of the profiles that match s, the newest first, until
-// the sum would have more than maxSamples distinct stacks or maxMergedBytes have been
-// read. Without any such sample it returns errNoSamples.
+// merge adds up the samples of the profiles that match s, newest first, until the sum would have more than maxSamples
+// distinct stacks or maxMergedBytes have been read. If there is no such sample, it returns errNoSamples.
 func merge(entries []*kept, s selection, maxSamples int) (merged, error) {
 	sum := merged{of: len(entries)}
 	var bytes int
@@ -65,7 +64,7 @@ func merge(entries []*kept, s selection, maxSamples int) (merged, error) {
 	return sum, nil
 }
 
-// addLost writes into a sum how many samples were lost in all of its parts. (Merging leaves out equal comments.)
+// addLost writes the number of lost samples of all parts into the sum. (Merging drops duplicate comments.)
 func addLost(sum *profile.Profile, parts []*profile.Profile) {
 	var due, lost uint64
 	for _, p := range parts {
@@ -103,8 +102,8 @@ func decode(entries []*kept, s selection) ([]*profile.Profile, error) {
 	return parts, nil
 }
 
-// matches reports whether a sample belongs to the process that s names. Which
-// process a sample is of shows in its labels comm and pid, or in its root frame.
+// matches reports whether a sample belongs to the selected process. The labels comm and pid, or the root frame,
+// identify the process of a sample.
 func (s selection) matches(sample *profile.Sample) bool {
 	if s.pid != 0 && !hasPID(sample, s.pid) {
 		return false
@@ -117,9 +116,9 @@ func hasPID(sample *profile.Sample, pid uint32) bool {
 		slices.Contains(sample.Label["pid"], strconv.FormatUint(uint64(pid), 10))
 }
 
-// addRoots makes "key=value" the outermost frame of every sample, after its
-// label of that key, so that a flame graph shows the label's values side by side.
-// (pprof has this as -tagroot, but its web interface offers no such option.)
+// addRoots makes "key=value" the outermost frame of every sample, according to its label, so that a flame graph shows
+// the label's values next to each other. (pprof has this as -tagroot, but its web interface does not offer that
+// option.)
 func addRoots(p *profile.Profile, key string) {
 	var locationID, functionID uint64
 	for _, l := range p.Location {

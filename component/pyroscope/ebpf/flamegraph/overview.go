@@ -15,14 +15,14 @@ import (
 // maxRows bounds the tables of the overview.
 const maxRows = 50
 
-// overview is what the page's template shows.
+// overview is the data of the overview's template.
 type overview struct {
 	Name    string
 	Status  Status
 	Refresh int // seconds
 
 	Ranges   []timeRange
-	Kinds    []string    // that there are profiles of, cpu first; none if that is all
+	Kinds    []string    // kinds with profiles, cpu first; empty if only cpu
 	Targets  []targetRow // of the chosen range, most samples first
 	More     int         // targets beyond the table
 	Choice   choice
@@ -44,7 +44,7 @@ type choice struct {
 	PID                                  uint32
 	Root                                 string
 	Kind                                 string
-	Query                                template.URL // the same, encoded
+	Query                                template.URL // the selection as URL parameters
 }
 
 // historyFigures describe the history as a whole.
@@ -57,7 +57,7 @@ type historyFigures struct {
 	Disk     Disk
 }
 
-// targetRow is one target's part of the chosen time range.
+// targetRow is one target in the selected time range.
 type targetRow struct {
 	ID, Name, Labels            string
 	Samples, WithUser, Complete uint64
@@ -65,10 +65,10 @@ type targetRow struct {
 	Query                       template.URL
 }
 
-// processRow is what processes of one name did.
+// processRow sums up the processes with one name.
 type processRow struct {
 	Comm                        string
-	PIDs                        []pidRow // most samples first, a few
+	PIDs                        []pidRow // most samples first, at most 5
 	MorePIDs                    int
 	all                         []uint32 // all process IDs, most samples first
 	Samples, WithUser, Complete uint64
@@ -81,7 +81,7 @@ type pidRow struct {
 	Query template.URL
 }
 
-// newOverview describes the part of the history that q asks for.
+// newOverview describes the part of the history that q selects.
 func (p *Page) newOverview(status Status, q query) overview {
 	h := &p.history
 	entries := h.all()
@@ -117,7 +117,7 @@ func (p *Page) newOverview(status Status, q query) overview {
 	return o
 }
 
-// overview describes what q asks for, and the new builds.
+// overview describes the part of the history that q selects, and the new builds.
 func (p *Page) overview(q query) overview {
 	o := p.newOverview(p.options.Status(), q)
 	changes, _ := p.Changes()
@@ -127,7 +127,7 @@ func (p *Page) overview(q query) overview {
 	return o
 }
 
-// buildRow is a program of which a new build came.
+// buildRow is a program with a new build.
 type buildRow struct {
 	Change
 	OldBuild, NewBuild, CPU, Verdict string
@@ -184,7 +184,7 @@ func targetRows(entries []*kept, q query) (rows []targetRow, more int) {
 	return rows, more
 }
 
-// allTargetRows returns those of all targets, without their processes and links.
+// allTargetRows returns the rows of all targets, without their processes and links.
 func allTargetRows(entries []*kept) (rows []targetRow) {
 	byID := make(map[string]int)
 	for _, k := range entries {
@@ -205,7 +205,7 @@ func allTargetRows(entries []*kept) (rows []targetRow) {
 	return rows
 }
 
-// processesByTarget returns how many processes each target has, by its ID.
+// processesByTarget returns the number of processes of each target, by target ID.
 func processesByTarget(entries []*kept) map[string]int {
 	type process struct {
 		target string
@@ -235,7 +235,7 @@ func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more 
 	return rows, more
 }
 
-// allProcessRows returns those of all names, without links.
+// allProcessRows returns the rows of all process names, without links.
 func allProcessRows(entries []*kept) (rows []processRow) {
 	type process struct{ row, pid uint32 }
 	byComm, samples := map[string]uint32{}, map[process]uint64{}
@@ -272,8 +272,7 @@ func allProcessRows(entries []*kept) (rows []processRow) {
 	return rows
 }
 
-// pidRows returns the first of the process IDs, with links if a profile
-// distinguishes processes by ID.
+// pidRows returns the first few of the process IDs, with links if profiles distinguish processes by ID.
 func pidRows(ids []uint32, q query, links bool) (rows []pidRow, more int) {
 	ids, more = cut(ids, 5)
 	for _, pid := range ids {
@@ -286,7 +285,7 @@ func pidRows(ids []uint32, q query, links bool) (rows []pidRow, more int) {
 	return rows, more
 }
 
-// cut returns the first n elements and the number of the others.
+// cut returns the first n elements and the number of remaining ones.
 func cut[T any](list []T, n int) ([]T, int) {
 	if len(list) <= n {
 		return list, 0

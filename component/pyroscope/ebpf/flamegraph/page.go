@@ -17,7 +17,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Limits of the history where Options give none.
+// Default limits of the history.
 const (
 	DefaultMaxAge   = 10 * time.Minute
 	DefaultMaxBytes = 32 << 20
@@ -25,45 +25,45 @@ const (
 
 // Options configure a Page. Name and Status are required.
 type Options struct {
-	Name   string        // what is profiled, for the heading
+	Name   string        // name of the profiled system, for the heading
 	Status func() Status // must be safe for concurrent use and must not block
 
 	MaxAge   time.Duration // how long profiles are kept
-	MaxBytes int64         // how much memory the kept profiles may take, and half as much those of builds that changed
+	MaxBytes int64         // memory limit of the kept profiles; changed builds may take half as much on top
 
-	// Log takes what is to be logged about the history on disk; err is nil for good news. nil: nobody is told.
+	// Log logs messages about the history on disk; err is nil for good news. Without Log they are dropped.
 	Log func(message string, err error)
 
-	// Record makes a recording, until it is made or ctx is done; nil if it has no samples. Without it visitors can
-	// record nothing. It must be safe to call while profiles are added.
+	// Record makes a recording, until it is complete or ctx is done; it returns nil if the recording has no samples.
+	// Without Record, visitors cannot make recordings. It must be safe to call while profiles are added.
 	Record func(ctx context.Context, wanted Recording) (*profile.Profile, error)
 
-	// Started returns when a process began, false if it has ended. Without it, a build that was not seen lately is
-	// taken for a new one.
+	// Started returns the start time of a process, false if it has ended. Without Started, a build that was not seen
+	// recently counts as new.
 	Started func(pid uint32) (time.Time, bool)
 }
 
-// Page keeps profiles and serves the overview and the views of them, below any
-// prefix that has been removed from the request's path. It is safe for concurrent use.
+// Page keeps profiles and serves the overview and all views, below any prefix that has been removed from the
+// request's path. It is safe for concurrent use.
 type Page struct {
 	options Options
 	history history
 	changes changes
 
-	disk   atomic.Pointer[disk] // nil: nothing is kept on disk
+	disk   atomic.Pointer[disk] // nil: no history on disk
 	diskMu sync.Mutex           // held while disk changes
 
 	recording chan struct{} // full while a recording is made
 	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
-	compared  compared      // the last one; for who has filled comparing
+	compared  compared      // the last comparison; guarded by comparing
 	answers   viewCache[*answer]
-	folds     viewCache[foldedProfile] // that were read for answers
+	folds     viewCache[foldedProfile] // profiles that were read for answers
 	shown     *shownNames
 	makers    makers
-	live      *budget           // of what is made for views
-	counted   viewCache[counts] // of profiles that were read for a timeline
+	live      *budget           // for the CPU time of views
+	counted   viewCache[counts] // profiles that were read for a timeline
 	lines     pastLines
-	views     viewCache[*view] // pprof's
+	views     viewCache[*view] // pprof's views
 }
 
 // New returns an empty page.
@@ -88,13 +88,13 @@ func New(o Options) *Page {
 	}
 }
 
-// SetMaxBytes changes Options.MaxBytes, for the history alone: the oldest profiles that are too many go.
+// SetMaxBytes changes Options.MaxBytes, but only for the history: it removes the oldest profiles beyond the limit.
 func (p *Page) SetMaxBytes(bytes int64) { p.history.setMaxBytes(bytes) }
 
-// MaxBytes returns how much memory they may take now.
+// MaxBytes returns the current memory limit of the history.
 func (p *Page) MaxBytes() int64 { return p.history.limit() }
 
-// DropViews forgets what was made to be looked at; it is made again when somebody asks for it.
+// DropViews drops all cached views; they are made again on demand.
 func (p *Page) DropViews() {
 	p.answers.drop()
 	p.folds.drop()
@@ -103,14 +103,14 @@ func (p *Page) DropViews() {
 	p.views.drop()
 }
 
-// Bytes returns the memory of the profiles that are kept.
+// Bytes returns the memory of the kept profiles.
 func (p *Page) Bytes() int64 { return p.history.size() }
 
 // Add hands over the profiles of one round of collecting, from start to end.
 func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	added := p.history.add(start, end, profiles)
 	p.keepOnDisk(added)
-	isCPU := selection{target: allTargets, to: math.MaxInt64} // builds are compared by their CPU time alone
+	isCPU := selection{target: allTargets, to: math.MaxInt64} // builds are compared only by their CPU time
 	p.changes.add(start, end, isCPU.pick(added), isCPU.pick(p.history.all()))
 	p.answers.expire(time.Now())
 	p.folds.expire(time.Now())
@@ -120,10 +120,10 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	p.lines.expire(time.Now())
 }
 
-// Changes returns the programs of which a new build came lately, the newest first, and how many there have been.
+// Changes returns the programs that recently got a new build, newest first, and the number of changes so far.
 func (p *Page) Changes() (changes []Change, seen uint64) { return p.changes.all() }
 
-// ServeHTTP implements http.Handler. The paths are / (the overview), those of pages, those below api/, profile and
+// ServeHTTP implements http.Handler. The paths are / (the overview), the pages, the paths below api/, profile and
 // download (of a selection given as parameters), and /ui/SELECTION/VIEW for pprof's views.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -195,7 +195,7 @@ func (p *Page) serveAPI(w http.ResponseWriter, r *http.Request, name string) {
 
 func (p *Page) serveOverview(w http.ResponseWriter, r *http.Request) {
 	if asked := askedPath(r); asked != "" && !strings.HasSuffix(asked, "/") {
-		// Without the slash, the page's relative links would miss its last segment.
+		// Without the slash, the page's relative links would resolve to the parent of this path.
 		redirect(w, path.Base(asked)+"/", r.URL.RawQuery, http.StatusMovedPermanently)
 		return
 	}
@@ -216,8 +216,8 @@ func askedPath(r *http.Request) string {
 	return u.EscapedPath()
 }
 
-// redirect sends the visitor to a path relative to the present one. (http.Redirect
-// would make it absolute, without the prefix that was removed.)
+// redirect sends the visitor to a path relative to the current one. (http.Redirect would make it absolute, without the
+// prefix that was removed.)
 func redirect(w http.ResponseWriter, to, rawQuery string, status int) {
 	if rawQuery != "" {
 		to += "?" + rawQuery
@@ -226,22 +226,22 @@ func redirect(w http.ResponseWriter, to, rawQuery string, status int) {
 	w.WriteHeader(status)
 }
 
-// serveOpen leads to the flame graph of a selection that is relative to the newest profile.
+// serveOpen redirects to the flame graph of a selection that is relative to the newest profile.
 func (p *Page) serveOpen(w http.ResponseWriter, r *http.Request) {
 	if s, ok := p.selected(w, r); ok {
 		redirect(w, "flame", s.values().Encode(), http.StatusSeeOther)
 	}
 }
 
-// servePprof fixes a selection that is relative to the newest profile, so that all
-// of pprof's views show the same samples however long they are looked at.
+// servePprof makes a selection absolute that is relative to the newest profile, so that all of pprof's views keep
+// showing the same samples.
 func (p *Page) servePprof(w http.ResponseWriter, r *http.Request, view string) {
 	if s, ok := p.selected(w, r); ok {
 		redirect(w, "ui/"+s.String()+"/"+view, "", http.StatusSeeOther)
 	}
 }
 
-// selected returns the selection of the request's parameters, or answers it.
+// selected returns the selection of the request's parameters. If that fails, it answers the request itself.
 func (p *Page) selected(w http.ResponseWriter, r *http.Request) (selection, bool) {
 	q, err := parseQuery(r.URL.Query())
 	if err != nil {
@@ -256,7 +256,7 @@ func (p *Page) selected(w http.ResponseWriter, r *http.Request) (selection, bool
 	return s, true
 }
 
-// serveView answers for one of pprof's views; rest is SELECTION/VIEW.
+// serveView serves one of pprof's views; rest is SELECTION/VIEW.
 func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 	segment, name, found := strings.Cut(rest, "/")
 	s, err := parseSelection(segment)
@@ -276,7 +276,7 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 		p.fail(w, "../../", status, message)
 		return
 	}
-	// pprof's pages carry their scripts and styles inside.
+	// pprof's pages have inline scripts and styles.
 	w.Header().Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; "+
 			"form-action 'none'")
@@ -285,17 +285,17 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 	}
 }
 
-// errGone says that the history has forgotten what a selection asks for.
+// errGone says that the selected profiles are no longer kept.
 var errGone = errors.New("profiles no longer kept")
 
-// fail answers with a page that says what is wrong and leads to the overview.
+// fail answers with a page that shows an error message and links to the overview.
 func (p *Page) fail(w http.ResponseWriter, overview string, status int, message string) {
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'")
 	p.render(w, status, "message.html", struct{ Overview, Message, Newest string }{overview, message, ""})
 }
 
-// failSelection answers for a page of a selection. If its profiles are no longer kept, the answer leads to the newest
-// ones of the same target and process, for as long a time.
+// failSelection answers for the page of a selection that cannot be shown. If its profiles are no longer kept, the
+// answer links to the newest profiles of the same target and process, for a time of the same length.
 func (p *Page) failSelection(w http.ResponseWriter, s selection, err error) {
 	status, message := explainFailure(err)
 	entries := p.history.all()
@@ -317,7 +317,7 @@ func (p *Page) failSelection(w http.ResponseWriter, s selection, err error) {
 	})
 }
 
-// keptText says for how long profiles are kept.
+// keptText describes how long profiles are kept.
 func (p *Page) keptText() string {
 	text := fmt.Sprintf("Profiles are kept for %g minutes", p.options.MaxAge.Minutes())
 	switch d, ok := p.Disk(); {

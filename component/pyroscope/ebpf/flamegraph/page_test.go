@@ -45,7 +45,7 @@ func get(t testing.TB, address string) (*http.Response, string) {
 
 func fioID() string { return newTarget(fioProfile(noTB{}, time.Time{}).Labels).id }
 
-// noTB lets a helper that fails by testing.TB run where nothing can fail.
+// noTB is for calling helpers that need a testing.TB where they cannot fail.
 type noTB struct{ testing.TB }
 
 func (noTB) Helper() {}
@@ -153,7 +153,7 @@ func isHidden(link string) bool {
 
 func TestMissingSlash(t *testing.T) {
 	page := testPage(t, time.Now())
-	for _, stripped := range []string{"", "/"} { // hosts differ in what they leave
+	for _, stripped := range []string{"", "/"} { // the remainder of the path differs between hosts
 		r := httptest.NewRequest(http.MethodGet, prefix+"?range=1m", nil)
 		r.URL.Path = stripped
 		w := httptest.NewRecorder()

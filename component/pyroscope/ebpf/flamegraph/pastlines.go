@@ -9,24 +9,24 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
 )
 
-// maxLineValues bounds what is kept of timelines: values of a name in an interval, some 64 bytes each.
+// maxLineValues bounds the cached timelines: values of a name in an interval, about 64 bytes each.
 const maxLineValues = 50_000
 
-// pastLines keeps timelines of rounds on disk: the next one of the same selection reads the rounds that are new. It is
-// safe for concurrent use.
+// pastLines caches timelines of rounds on disk: the next timeline of the same selection reads only the new rounds. It
+// is safe for concurrent use.
 type pastLines struct {
 	mu    sync.Mutex // held while a timeline is read: one at a time bounds the memory
 	lines map[string]*pastLine
 }
 
-// pastLine is a timeline.
+// pastLine is a cached timeline.
 type pastLine struct {
 	timeline
-	rounds []archive.Round // that it is of
+	rounds []archive.Round // rounds of the timeline
 	used   time.Time
 }
 
-// get returns the timeline of rounds, which read adds to it. The key says all that it depends on.
+// get returns the timeline of rounds. read adds rounds to it. The key contains everything that the timeline depends on.
 func (l *pastLines) get(key string, all []archive.Round, read func(*timeline, []archive.Round) error) (
 	timeline, error) {
 	if len(all) == 0 {
@@ -38,7 +38,7 @@ func (l *pastLines) get(key string, all []archive.Round, read func(*timeline, []
 	if line == nil || !line.leadsTo(all) {
 		line = &pastLine{timeline: newTimeline()}
 	}
-	delete(l.lines, key) // if reading fails, a part has been added
+	delete(l.lines, key) // if reading fails, the timeline is incomplete
 	if err := read(&line.timeline, all[len(line.rounds):]); err != nil {
 		return timeline{}, err
 	}
@@ -52,7 +52,7 @@ func (l *pastLines) get(key string, all []archive.Round, read func(*timeline, []
 	return line.clone(), nil
 }
 
-// leadsTo reports whether a timeline of all rounds begins with this one. If so, it forgets intervals before them.
+// leadsTo reports whether a timeline of all rounds starts with this one. If so, it removes earlier intervals.
 func (l *pastLine) leadsTo(all []archive.Round) bool {
 	gone := slices.Index(l.rounds, all[0])
 	if gone < 0 || len(all) < len(l.rounds)-gone || !slices.Equal(l.rounds[gone:], all[:len(l.rounds)-gone]) {
@@ -63,7 +63,7 @@ func (l *pastLine) leadsTo(all []archive.Round) bool {
 	return true
 }
 
-// values returns how many values a timeline has.
+// values returns the number of values in a timeline.
 func (t *timeline) values() (n int) {
 	for _, b := range t.bins {
 		n += 1 + len(b.by)
@@ -71,8 +71,8 @@ func (t *timeline) values() (n int) {
 	return n
 }
 
-// makeRoom forgets timelines, those first that were used least recently, until there is room for some values. It
-// reports whether there is. The caller holds l.mu.
+// makeRoom evicts the least recently used timelines until values more fit. It reports whether they fit. The caller
+// holds l.mu.
 func (l *pastLines) makeRoom(values int) bool {
 	for _, line := range l.lines {
 		values += line.values()
@@ -87,10 +87,10 @@ func (l *pastLines) makeRoom(values int) bool {
 	return values <= maxLineValues
 }
 
-// expire forgets the timelines that were not looked at for a while.
+// expire evicts timelines that have not been used recently.
 func (l *pastLines) expire(now time.Time) {
 	if !l.mu.TryLock() {
-		return // one is being read, which may take long
+		return // a timeline is being read, which may take long
 	}
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.lines, func(_ string, line *pastLine) bool { return now.Sub(line.used) > maxViewIdle })

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A timeline that goes on from one that was asked for before is that of a page that has never been asked.
+// A timeline that extends a cached one equals the timeline of a page without a cache.
 func TestTimelinesGoOn(t *testing.T) {
 	end := time.Now()
 	dir := t.TempDir()

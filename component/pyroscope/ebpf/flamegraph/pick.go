@@ -9,7 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// pick returns the profiles of a history that s means, oldest first.
+// pick returns the profiles that s selects, oldest first.
 func (s selection) pick(entries []*kept) []*kept {
 	var picked []*kept
 	for _, k := range entries {
@@ -21,7 +21,7 @@ func (s selection) pick(entries []*kept) []*kept {
 	return picked
 }
 
-// newestEnd returns when the newest round ended, in ms since 1970; 0 if none is kept.
+// newestEnd returns the end of the newest round, in ms since 1970; 0 if none is kept.
 func (p *Page) newestEnd() int64 {
 	if end := newestEnd(p.history.all()); end > 0 {
 		return end
@@ -32,7 +32,7 @@ func (p *Page) newestEnd() int64 {
 	return 0
 }
 
-// newestEnd returns when the newest of some profiles ended; 0 without any.
+// newestEnd returns the end of the newest profile; 0 if there are none.
 func newestEnd(entries []*kept) int64 {
 	if len(entries) == 0 {
 		return 0
@@ -40,15 +40,15 @@ func newestEnd(entries []*kept) int64 {
 	return entries[len(entries)-1].end
 }
 
-// rounds is what is kept of a time: rounds on disk, and after them profiles in memory.
+// rounds holds the kept profiles of a time range: rounds on disk, followed by profiles in memory.
 type rounds struct {
 	holder *archive.Archive[Profile]
 	onDisk []archive.Round
 	memory []*kept
 }
 
-// rounds returns what is kept of the time of s. The oldest round in memory may be there in part, so it comes from the
-// disk where that has it. Files of at most maxBytes are read, the newest ones.
+// rounds returns the profiles kept for the time of s. The oldest round in memory may be incomplete, so it is read from
+// disk if possible. At most maxBytes of files, the newest ones, are read.
 func (p *Page) rounds(s selection, maxBytes int64) (r rounds) {
 	r.memory = p.history.all()
 	if r.holder = p.disk.Load().reader(); r.holder == nil {
@@ -65,24 +65,24 @@ func (p *Page) rounds(s selection, maxBytes int64) (r rounds) {
 	return r
 }
 
-// newest returns s without what comes before the newest round of it, if profiles of its kind are snapshots: one is
-// shown, not the sum of several.
+// newest returns s, restricted to its newest round if profiles of its kind are snapshots: a sum of snapshots would be
+// meaningless.
 func (p *Page) newest(s selection) selection {
-	k, _ := kind.ByName(s.kindName()) // it is CPU time if nobody knows it
+	k, _ := kind.ByName(s.kindName()) // an unknown kind counts as CPU time
 	if !k.IsSnapshot() {
 		return s
 	}
-	_ = p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error { // visit has no errors
+	_ = p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error { // the function never returns an error
 		s.from = entries[0].end - 1
 		return nil
 	})
 	return s
 }
 
-// each passes the profiles that s means, by round, oldest first. Of those on disk, one round is read at a time. Rounds
-// that cannot be read are left out.
+// each passes the profiles that s selects to visit, round by round, oldest first. It reads one round at a time from
+// disk, and leaves out rounds that cannot be read.
 func (r rounds) each(s selection, visit func([]*kept) error) error {
-	targets := map[string]target{} // one copy of each
+	targets := map[string]target{} // share equal targets
 	for _, at := range r.onDisk {
 		stored, err := r.holder.Read(at)
 		if errors.Is(err, archive.ErrGone) {
@@ -112,7 +112,7 @@ func (r rounds) each(s selection, visit func([]*kept) error) error {
 	return eachRound(s.pick(r.memory), visit)
 }
 
-// eachRound passes profiles by round.
+// eachRound passes profiles to visit, round by round.
 func eachRound(entries []*kept, visit func([]*kept) error) error {
 	for len(entries) > 0 {
 		n := slices.IndexFunc(entries, func(k *kept) bool { return k.end != entries[0].end })
@@ -127,8 +127,8 @@ func eachRound(entries []*kept, visit func([]*kept) error) error {
 	return nil
 }
 
-// pick returns the profiles that s means, oldest first: those of a build are kept longer. Those on disk have of their
-// processes what s needs to count them.
+// pick returns the profiles that s selects, oldest first. It first looks for the profiles of a build, which are kept
+// longer. For profiles on disk it keeps only the processes that s needs.
 func (p *Page) pick(s selection) (picked []*kept) {
 	if s.build != "" {
 		if picked = p.changes.entries(s); len(picked) > 0 {
@@ -154,7 +154,7 @@ func (p *Page) pick(s selection) (picked []*kept) {
 // ofBuild reports whether a process ran the build that s names.
 func (s selection) ofBuild(p Process) bool { return p.Program == s.exe && p.Build == s.build }
 
-// needed returns the processes that kept.of looks at.
+// needed returns the processes that kept.of needs.
 func (s selection) needed(all []Process) (out []Process) {
 	for _, p := range all {
 		of := (s.comm != "" || s.pid != 0) && (s.comm == "" || s.comm == p.Comm) && (s.pid == 0 || s.pid == p.PID)
@@ -165,7 +165,7 @@ func (s selection) needed(all []Process) (out []Process) {
 	return out
 }
 
-// withPicked passes what s means to build. What turns out to be damaged on disk is left out.
+// withPicked passes the profiles that s selects to build. It leaves out files on disk that turn out to be damaged.
 func withPicked[T any](p *Page, s selection, build func([]*kept) (T, error)) (out T, err error) {
 	for {
 		picked := p.pick(s)

@@ -13,15 +13,15 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// driverMutex is held while google/pprof's driver starts: it sets variables of its
-// package then (interactiveMode, currentCfg), which requests to what it returned only read.
+// driverMutex is held while google/pprof's driver starts: the driver then sets variables of its package
+// (interactiveMode, currentCfg), which later requests only read.
 var driverMutex sync.Mutex
 
 // pprofHandlers returns the views of google/pprof's web interface for p, by path.
 // p must not be modified afterwards.
 //
-// The driver is a command line program at heart. It is started with flags of ours
-// and plug-ins that keep it from the network, from files and from the terminal.
+// The driver is actually a command line program. Its flags and plug-ins keep it away from the network, from files and
+// from the terminal.
 func pprofHandlers(p *profile.Profile) (map[string]http.Handler, error) {
 	driverMutex.Lock()
 	defer driverMutex.Unlock()
@@ -47,10 +47,9 @@ func pprofHandlers(p *profile.Profile) (map[string]http.Handler, error) {
 	return handlers, nil
 }
 
-// provideConfigDir makes sure that os.UserConfigDir succeeds: pprof refuses to start
-// without a place for its settings, and a service has no home. The file is never
-// written, since the handlers that would write it are not served. The function
-// returned undoes it.
+// provideConfigDir makes sure that os.UserConfigDir succeeds: pprof refuses to start without a directory for its
+// settings, and a service has no home. The settings file is never written, since the handlers that would write it are
+// not served. The returned function restores the environment.
 func provideConfigDir() func() {
 	if _, err := os.UserConfigDir(); err == nil {
 		return func() {}
@@ -67,8 +66,8 @@ func provideConfigDir() func() {
 	}
 }
 
-// webFlags are the flags of `pprof -http=127.0.0.1:0 -no_browser -symbolize=none profile`.
-// The address is not listened on: the HTTPServer plug-in replaces the server.
+// webFlags are the flags of `pprof -http=127.0.0.1:0 -no_browser -symbolize=none profile`. The driver does not listen
+// on the address: the HTTPServer plug-in replaces the server.
 type webFlags struct{}
 
 func (webFlags) Bool(name string, def bool, _ string) *bool {
@@ -103,7 +102,7 @@ func (f fixedProfile) Fetch(string, time.Duration, time.Duration) (*profile.Prof
 	return f.p, "", nil
 }
 
-// errOff is what the plug-ins return that keep the driver inside.
+// errOff is the error of the disabled plug-ins.
 var errOff = errors.New("not available in this page")
 
 type noFiles struct{}
@@ -126,7 +125,7 @@ type noNetwork struct{}
 
 func (noNetwork) RoundTrip(*http.Request) (*http.Response, error) { return nil, errOff }
 
-// silentUI drops what pprof would print: errors of a request are also in its answer.
+// silentUI drops pprof's messages: errors of a request are also in its answer.
 type silentUI struct{}
 
 var _ driver.UI = silentUI{}

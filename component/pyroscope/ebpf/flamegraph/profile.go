@@ -19,8 +19,8 @@ import (
 // maxFresh bounds how long a request may wait for profiles.
 const maxFresh = 10 * time.Minute
 
-// serveProfile answers with the profile of a selection as a file, in any format that package export writes. With
-// seconds it is of the newest profiles that cover as much, or with fresh=1 of those to come.
+// serveProfile answers with the profile of a selection as a file, in any format of package export. With seconds it uses
+// the newest profiles that cover this time, or, with fresh=1, future profiles.
 func (p *Page) serveProfile(w http.ResponseWriter, r *http.Request) {
 	v := r.URL.Query()
 	name := v.Get("format")
@@ -77,7 +77,7 @@ type formatError struct{ error }
 // exportedFile is a profile in a format.
 type exportedFile struct {
 	body []byte
-	stem string // of its name
+	stem string // of the file name
 }
 
 // exported writes the profiles in a format.
@@ -108,7 +108,7 @@ func explainExport(err error) (status int, message string) {
 	return explainFailure(err)
 }
 
-// profileSelection reads the parameters of profile. It returns when fresh profiles are there.
+// profileSelection reads the parameters of profile. If fresh profiles are wanted, it waits for them.
 func (p *Page) profileSelection(ctx context.Context, v url.Values) (selection, error) {
 	text := v.Get("seconds")
 	if text == "" {
@@ -130,7 +130,7 @@ func (p *Page) profileSelection(ctx context.Context, v url.Values) (selection, e
 		return p.fresh(ctx, q, span)
 	}
 	entries := p.history.all()
-	if len(entries) == 0 { // all there is is on disk
+	if len(entries) == 0 { // all profiles are on disk
 		s := q.resolve(p.newestEnd())
 		s.from = s.to - span.Milliseconds()
 		return s, nil
@@ -138,7 +138,7 @@ func (p *Page) profileSelection(ctx context.Context, v url.Values) (selection, e
 	return q.newest(entries, span), nil
 }
 
-// newest selects the newest rounds that take span together, at least one.
+// newest selects the newest rounds that cover span, at least one.
 func (q query) newest(entries []*kept, span time.Duration) selection {
 	s := q.resolve(newestEnd(entries))
 	for i := len(entries) - 1; i >= 0; i-- {
@@ -154,7 +154,7 @@ func (q query) newest(entries []*kept, span time.Duration) selection {
 	return s
 }
 
-// fresh waits until rounds have ended that cover span from now on, and selects them.
+// fresh waits until the rounds that end from now on cover span, and selects them.
 func (p *Page) fresh(ctx context.Context, q query, span time.Duration) (selection, error) {
 	from := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, span+maxFresh)

@@ -17,34 +17,34 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 )
 
-// Limits of what visitors have recorded. They bound what looking costs: one recording is made at a time.
+// Limits of recordings by visitors. They bound the cost: one recording is made at a time.
 const (
 	defaultRecordSeconds, maxRecordSeconds = 10, 60
 	defaultRecordRate, maxRecordRate       = 997, 5000
 )
 
-// Recording is what a visitor wants to have recorded: one process, at a rate of its own.
+// Recording is a visitor's request to record one process, at its own rate.
 type Recording struct {
 	PID    uint32
-	Rate   int // samples a second and CPU
+	Rate   int // samples per second and CPU
 	During time.Duration
-	Format export.Format // that is wanted
+	Format export.Format // requested format
 }
 
-// Title is what tools call the recording.
+// Title returns the recording's title for other tools.
 func (r Recording) Title() string { return fmt.Sprintf("process-%d", r.PID) }
 
-// ErrNoProcess is what Options.Record returns if there is no such process.
+// ErrNoProcess is the error of Options.Record for a process that does not exist.
 var ErrNoProcess = errors.New("there is no such process")
 
-// serveRecord records a process, and answers with what it did as a file, in any format that package export writes.
+// serveRecord records a process, and answers with the profile as a file, in any format of package export.
 func (p *Page) serveRecord(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "only POST is allowed here", http.StatusMethodNotAllowed)
 		return
 	}
-	// Pages of others, which a visitor has open, must not have anything recorded.
+	// Other sites that a visitor has open must not start recordings.
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
@@ -103,7 +103,7 @@ func parseRecording(v url.Values) (out Recording, err error) {
 	}, err
 }
 
-// sendRecording records, and sends the file.
+// sendRecording makes a recording and sends the file.
 func (p *Page) sendRecording(ctx context.Context, w http.ResponseWriter, wanted Recording) {
 	made, err := p.options.Record(ctx, wanted)
 	switch {
@@ -130,15 +130,15 @@ func (p *Page) sendRecording(ctx context.Context, w http.ResponseWriter, wanted 
 
 // writeAs writes a profile in a format.
 func writeAs(out *bytes.Buffer, p *profile.Profile, format export.Format) error {
-	if !slices.Contains([]string{"pprof", "pgo", "autofdo"}, format.Name) { // for tools that want names as they are
+	if !slices.Contains([]string{"pprof", "pgo", "autofdo"}, format.Name) { // these need unchanged names
 		demangle(p)
 	}
 	return format.Write(out, p)
 }
 
-// recordForm is what the page's form for a recording offers.
+// recordForm is the data of the page's form for a recording.
 type recordForm struct {
-	PID                 string // that is chosen; "" for none
+	PID                 string // selected process; "" for none
 	Rate, MaxRate       int
 	Seconds, MaxSeconds int
 	Processes           []recordChoice
@@ -151,7 +151,7 @@ type recordChoice struct {
 	Comm string
 }
 
-// recordForm returns the form, filled in for the process of a selection; nil if nothing can be recorded.
+// recordForm returns the form, filled in for the process of a selection; nil if recordings are not possible.
 func (p *Page) recordForm(s selection, o offered) *recordForm {
 	if p.options.Record == nil {
 		return nil

@@ -92,7 +92,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecordRefuses: a link, or a page of somebody else, has nothing recorded, and one recording is made at a time.
+// TestRecordRefuses: a link, or a page of another site, cannot start a recording, and one recording is made at a time.
 func TestRecordRefuses(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	address := recordingPage(t, func(context.Context, Recording) (*profile.Profile, error) {

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// allTargets stands for no particular target.
+// allTargets is the target value for all targets.
 const allTargets = "all"
 
-// selection is a part of the history: profiles of a target whose round ended
-// after from and not after to, reduced to a process where one is given.
+// selection is a part of the history: profiles of a target whose round ended after from and not after to, optionally
+// restricted to a process.
 type selection struct {
 	target   string // id of a target, or allTargets
 	from, to int64  // ms since 1970
@@ -23,19 +23,19 @@ type selection struct {
 	pid      uint32 // 0 for every process
 	root     string // sample label whose values become root frames, "" for none
 
-	exe, build string // a build of a program, of a change that is kept; "" for all
+	exe, build string // a program and one of its builds, of a kept change; "" for all
 
 	filter
 }
 
-// timeRange is a choice of how far to look back from the newest profile.
+// timeRange is a choice of the time before the newest profile.
 type timeRange struct {
 	Value string // as in the URL
 	Text  string
-	ms    int64 // 0 for the last round alone
+	ms    int64 // 0 for only the last round
 }
 
-// timeRanges returns the choices, the shortest first.
+// timeRanges returns the choices, shortest first.
 func timeRanges() []timeRange {
 	return []timeRange{
 		{"last", "last interval", 0},
@@ -46,15 +46,15 @@ func timeRanges() []timeRange {
 	}
 }
 
-// offeredRanges returns the choices for what a page keeps: in memory alone, or also on disk. One that is chosen is
-// offered in any case.
+// offeredRanges returns the choices for a page that keeps profiles only in memory, or also on disk. The chosen range is
+// always offered.
 func offeredRanges(onDisk bool, chosen timeRange) []timeRange {
 	return slices.DeleteFunc(timeRanges(), func(r timeRange) bool {
 		return !onDisk && r.ms > DefaultMaxAge.Milliseconds() && r != chosen
 	})
 }
 
-// defaultRange is the choice of a visitor who has not chosen.
+// defaultRange is the range if a visitor has not chosen one.
 const defaultRange = "5m"
 
 func findRange(value string) (timeRange, bool) {
@@ -66,7 +66,7 @@ func findRange(value string) (timeRange, bool) {
 	return timeRange{}, false
 }
 
-// query is a selection as people make it: relative to the newest profile.
+// query is a selection relative to the newest profile.
 type query struct {
 	target string
 	rng    timeRange
@@ -77,7 +77,7 @@ type query struct {
 	filter
 }
 
-// parseQuery reads the parameters target, range, process, pid, tagroot and those of a filter. All may be absent.
+// parseQuery reads the parameters target, range, process, pid, tagroot and the filter's parameters. All may be absent.
 func parseQuery(v url.Values) (query, error) {
 	q := query{target: targetID(v.Get("target")), comm: v.Get("process"), root: v.Get("tagroot")}
 	name := v.Get("range")
@@ -100,11 +100,10 @@ func parseQuery(v url.Values) (query, error) {
 	return q, err
 }
 
-// encode returns the query as it stands in a URL. Its type keeps the template
-// from escaping it once more.
+// encode returns the query as URL parameters. The type template.URL prevents a second escaping by the template.
 func (q query) encode() template.URL { return template.URL(q.values().Encode()) }
 
-// values is the reverse of parseQuery.
+// values is the inverse of parseQuery.
 func (q query) values() url.Values {
 	v := url.Values{"target": {q.target}, "range": {q.rng.Value}}
 	if q.comm != "" {
@@ -120,8 +119,8 @@ func (q query) values() url.Values {
 	return v
 }
 
-// resolve makes the selection absolute, so that it means the same profiles later on. newest is when the newest round
-// ended, in ms since 1970; 0: there is none.
+// resolve makes the selection absolute, so that it always refers to the same profiles. newest is the end of the newest
+// round, in ms since 1970; 0 if there is none.
 func (q query) resolve(newest int64) selection {
 	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root, filter: q.filter}
 	if newest == 0 {
@@ -134,7 +133,7 @@ func (q query) resolve(newest int64) selection {
 	return s
 }
 
-// targetID returns what stands for a target in a selection: its ID, or that of all targets of a name.
+// targetID returns the target value of a selection: a target's ID, or the ID for all targets with a name.
 func targetID(text string) string {
 	switch {
 	case text == "" || text == allTargets:
@@ -149,7 +148,7 @@ func targetID(text string) string {
 // isID matches the IDs of targets and services.
 var isID = regexp.MustCompile(`^s?[0-9a-f]{12}$`)
 
-// isFixed reports whether parameters of a URL give absolute times.
+// isFixed reports whether parameters of a URL contain absolute times.
 func isFixed(v url.Values) bool { return v.Has("from") || v.Has("to") }
 
 // fixedSelection reads the parameters target, process, pid, tagroot, and from and to in ms
@@ -176,7 +175,7 @@ func fixedSelection(v url.Values) (selection, error) {
 	return s, nil
 }
 
-// values is the reverse of fixedSelection.
+// values is the inverse of fixedSelection.
 func (s selection) values() url.Values {
 	v := query{target: s.target, comm: s.comm, pid: s.pid, root: s.root, filter: s.filter}.values()
 	v.Del("range")
@@ -189,7 +188,7 @@ func (s selection) values() url.Values {
 	return v
 }
 
-// letters are what the optional parts of a selection begin with in a URL's path.
+// letters returns the optional parts of a selection, with the letter that precedes each in a URL's path.
 func (s *selection) letters() []struct {
 	letter string
 	text   *string
@@ -217,7 +216,7 @@ func (s selection) String() string {
 	return text
 }
 
-// parseSelection is the reverse of String.
+// parseSelection is the inverse of String.
 func parseSelection(text string) (selection, error) {
 	bad := fmt.Errorf("%q is not a selection of profiles", text)
 	parts := strings.Split(text, ".")

@@ -16,28 +16,28 @@ import (
 
 // Limits of a timeline.
 const (
-	shownSeries = 5   // with names; the others are added up
-	maxBins     = 240 // intervals; more are joined
+	shownSeries = 5   // shown by name; all other names are added up
+	maxBins     = 240 // maximum number of intervals; neighbours are joined beyond it
 )
 
-// seriesAnswer is what api/series answers: the CPU time of each interval, or what else is counted, oldest first, by
-// process or target. All columns but Names have a value for each interval.
+// seriesAnswer is the answer of api/series: the CPU time, or the value of another kind, of each interval, oldest first,
+// by process or target. All columns but Names have a value for each interval.
 type seriesAnswer struct {
-	From   []int64   `json:"from"` // begin of an interval, in ms since 1970
+	From   []int64   `json:"from"` // start of an interval, in ms since 1970
 	To     []int64   `json:"to"`   // its end
 	All    []int64   `json:"all"`  // in Unit
 	Names  []string  `json:"names"`
 	Values [][]int64 `json:"values"` // in Unit, by name
-	Rest   []int64   `json:"rest"`   // of the others
-	Others int       `json:"others"` // how many names those are
+	Rest   []int64   `json:"rest"`   // sum of all other names
+	Others int       `json:"others"` // number of other names
 
 	Unit     string `json:"unit"`     // ms of time, bytes or count
 	Interval int64  `json:"interval"` // ms from one round of collecting to the next
-	Refresh  int64  `json:"refresh"`  // ms until a live view asks again
-	Kept     int64  `json:"kept"`     // ms that profiles are kept for
+	Refresh  int64  `json:"refresh"`  // ms until a live view sends its next request
+	Kept     int64  `json:"kept"`     // ms for which profiles are kept
 }
 
-// serveSeries answers with a timeline. Without from and to it is of all that is kept.
+// serveSeries answers with a timeline. Without from and to it covers all kept profiles.
 func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
 	s, by, err := p.seriesSelection(r.URL.Query())
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *Page) seriesSelection(v url.Values) (s selection, by string, err error)
 	return s, by, nil
 }
 
-// cpuPeriod returns the CPU time, in ns, that a sample stands for, if its profile does not say.
+// cpuPeriod returns the CPU time per sample, in ns, for profiles that do not specify it.
 func cpuPeriod(s Status) int64 {
 	return int64(time.Second) / int64(max(1, s.SampleRate))
 }
@@ -100,7 +100,7 @@ type bin struct {
 	by       map[string]int64
 }
 
-// newSeries adds up the values of names, which are in unit.
+// newSeries adds up values by name. The values are in unit.
 func newSeries(bins []*bin, unit string) *seriesAnswer {
 	bins = joinBins(bins)
 	sums := map[string]int64{}
@@ -129,7 +129,7 @@ func newSeries(bins []*bin, unit string) *seriesAnswer {
 	return out
 }
 
-// add appends an interval, whose values are in the unit over scale.
+// add appends an interval. It divides the values by scale.
 func (a *seriesAnswer) add(b *bin, scale int64) {
 	all := b.all / scale
 	rest := all
@@ -142,7 +142,7 @@ func (a *seriesAnswer) add(b *bin, scale int64) {
 	a.All, a.Rest = append(a.All, all), append(a.Rest, max(0, rest))
 }
 
-// each returns what a sample of a profile stands for: period, in ns, if it does not say.
+// each returns the value of one sample of a profile: period, in ns, if the profile does not specify it.
 func (k *kept) each(period int64) int64 {
 	if k.Period == 0 && k.unit() == unitTime {
 		return period
@@ -150,15 +150,15 @@ func (k *kept) each(period int64) int64 {
 	return k.Period
 }
 
-// timeline collects intervals, oldest first. From twice maxBins on, neighbours are joined.
+// timeline collects intervals, oldest first. From twice maxBins on, it joins neighbours.
 type timeline struct {
 	unit string // of the values
 	bins []*bin
-	per  int // rounds of an interval
-	last int // rounds that the last one has
+	per  int // rounds per interval
+	last int // rounds in the last interval
 }
 
-// clone returns a copy that can be added to.
+// clone returns a copy that can be extended.
 func (t *timeline) clone() timeline {
 	out := *t
 	out.bins = make([]*bin, 0, len(t.bins))
@@ -170,8 +170,8 @@ func (t *timeline) clone() timeline {
 	return out
 }
 
-// timeline returns what count returns of the profiles that s means, by process or target. Where profiles are read,
-// those on disk are read as far as their files have maxMergedBytes together.
+// timeline returns the results of count for the profiles that s selects, by process or target. If profiles must be
+// read, those on disk are limited to maxMergedBytes of files.
 func (p *Page) timeline(s selection, by string, count func(*kept) (counts, error)) (line timeline, err error) {
 	key := s
 	key.to = 0
@@ -234,7 +234,7 @@ func (b *bin) join(next *bin) {
 	}
 }
 
-// joinBins joins neighbours until there are few enough to draw.
+// joinBins joins neighbours until there are at most maxBins.
 func joinBins(bins []*bin) []*bin {
 	at := (len(bins) + maxBins - 1) / maxBins
 	if at <= 1 {

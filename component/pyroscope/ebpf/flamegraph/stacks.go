@@ -13,13 +13,12 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// pprof takes what precedes a dot or "::" in a function's name for a package. It
-// colours a flame graph by package, and leaves the package out where space is short.
-// Names of C and of the kernel have none: they would all look the same, and
-// foo.constprop.0 would read "0". Those get a colour by their file and keep their name.
+// pprof takes the part before a dot or "::" in a function's name for a package. It colours a flame graph by package,
+// and leaves the package out if space is short. Names in C and in the kernel have no package: they would all have the
+// same colour, and foo.constprop.0 would be shown as "0". Such functions get a colour by their file and keep their
+// name.
 
-// fileColors returns the colour of each function of p by name: a number that pprof's
-// script turns into a hue.
+// fileColors returns the colour of each function of p by name: a number that pprof's script converts to a hue.
 func fileColors(p *profile.Profile) map[string]int {
 	colors := make(map[string]int, len(p.Function))
 	for _, l := range p.Location {
@@ -36,21 +35,21 @@ func fileColors(p *profile.Profile) map[string]int {
 	return colors
 }
 
-// hashColor is how pprof picks the colour of a package.
+// hashColor picks a colour like pprof does for a package.
 func hashColor(name string) int {
 	sum := sha256.Sum256([]byte(name))
 	return int(binary.LittleEndian.Uint32(sum[:]) % (1 << 20))
 }
 
-// suffix matches what compilers and linkers append to a name.
+// suffix matches suffixes that compilers and linkers append to a name.
 var suffix = regexp.MustCompile(`^(\d+|(constprop|isra|part|cold|lto_priv|llvm|localalias|abi0)(\..*)?)$`)
 
-// unnamed matches what stands for a function without a name: binary+0xoffset, and
-// remarks in brackets. A dot in it is one of a file name.
+// unnamed matches placeholder names of functions without a name: binary+0xoffset, and remarks in brackets. A dot in
+// such a name belongs to a file name.
 var unnamed = regexp.MustCompile(`^\[|\+0x[0-9a-f]+$`)
 
-// adaptStacks changes colours and short names in pprof's flame graph page. A page
-// that does not look as expected is returned as it is.
+// adaptStacks changes colours and short names in pprof's flame graph page. It returns a page with an unexpected format
+// unchanged.
 func adaptStacks(page []byte, colors map[string]int) []byte {
 	const call = "stackViewer({"
 	at := bytes.LastIndex(page, []byte(call))

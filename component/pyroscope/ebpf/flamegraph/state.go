@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// serveJSON answers with something small.
+// serveJSON answers with a small JSON value.
 func serveJSON(w http.ResponseWriter, what any) {
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(what) // the client may be gone
 }
 
-// processesAnswer is what api/processes answers: the tables of the overview.
+// processesAnswer is the answer of api/processes: the tables of the overview.
 type processesAnswer struct {
 	From      time.Time     `json:"from"`
 	To        time.Time     `json:"to"`
@@ -23,7 +23,7 @@ type processesAnswer struct {
 	Processes []nameState   `json:"processes"`
 }
 
-// targetState is one target's part of the time.
+// targetState is one target in the selected time.
 type targetState struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
@@ -34,7 +34,7 @@ type targetState struct {
 	Processes int    `json:"processes"`
 }
 
-// nameState is what the processes of one name did.
+// nameState sums up the processes with one name.
 type nameState struct {
 	Name     string   `json:"name"`
 	Samples  uint64   `json:"samples"`
@@ -81,11 +81,11 @@ func (p *Page) serveProcesses(w http.ResponseWriter, r *http.Request) {
 	serveJSON(w, out)
 }
 
-// healthAnswer is what api/health answers.
+// healthAnswer is the answer of api/health.
 type healthAnswer struct {
 	Healthy    bool    `json:"healthy"`
 	Message    string  `json:"message"`
-	SampleRate int     `json:"sample_rate"` // samples a second and CPU
+	SampleRate int     `json:"sample_rate"` // samples per second and CPU
 	Interval   float64 `json:"interval"`    // seconds
 
 	Targets     int               `json:"targets"`
@@ -109,14 +109,14 @@ type outcomeState struct {
 	Good    bool    `json:"good"`
 }
 
-// incompleteState says where stacks ended early.
+// incompleteState counts the stacks that ended early in a binary.
 type incompleteState struct {
 	File    string `json:"file"`
 	Outcome string `json:"outcome"`
 	Samples uint64 `json:"samples"`
 }
 
-// historyState says what is kept.
+// historyState describes the kept history.
 type historyState struct {
 	Profiles int        `json:"profiles"`
 	Bytes    int64      `json:"bytes"`
@@ -126,7 +126,7 @@ type historyState struct {
 	Disk     *diskState `json:"disk,omitempty"`
 }
 
-// diskState says what is kept on disk.
+// diskState describes the history on disk.
 type diskState struct {
 	Rounds   int        `json:"rounds"`
 	Bytes    int64      `json:"bytes"`

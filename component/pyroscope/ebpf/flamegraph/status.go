@@ -12,23 +12,23 @@ import (
 // Status is the profiler's condition, for the overview.
 type Status struct {
 	Healthy bool
-	Message string // one sentence; why not, when not healthy
+	Message string // one sentence; the reason if not healthy
 
 	SampleRate int           // samples per second and CPU
 	Interval   time.Duration // between two rounds of collecting
 
 	Targets     int // usable targets in the configuration
 	TargetsOnly bool
-	Stats       ebpf.Stats // of the profiler, since it began
+	Stats       ebpf.Stats // of the profiler, since its start
 
 	ByName, ByPID bool     // whether a profile's samples have their process's name and ID
 	SampleLabels  []string // labels that samples carry
 }
 
-// shownIncomplete is how many binaries the page has in which stacks end early.
+// shownIncomplete is the number of binaries with incomplete stacks on the page.
 const shownIncomplete = 15
 
-// Incomplete returns where stacks ended early, most first.
+// Incomplete returns the binaries in which stacks ended early, most samples first.
 func (s Status) Incomplete() []ebpf.BinaryStats {
 	return s.Stats.Binaries[:min(len(s.Stats.Binaries), shownIncomplete)]
 }
@@ -46,7 +46,7 @@ type outcomeRow struct {
 	Name, Text string
 	Samples    uint64
 	Share      float64 // of all samples, 0 to 1
-	Good       bool    // the stack is whole, or there is nothing to unwind
+	Good       bool    // the stack is complete, or there is no stack to unwind
 }
 
 // outcomeRows returns the outcomes that occurred, most samples first.
@@ -63,7 +63,7 @@ func outcomeRows(outcomes map[string]uint64) []outcomeRow {
 	return rows
 }
 
-// outcomeText says in plain words what an outcome means.
+// outcomeText explains an outcome.
 func outcomeText(name string) (text string, good bool) {
 	switch name {
 	case "complete":
@@ -111,7 +111,7 @@ func outcomeText(name string) (text string, good bool) {
 	}
 }
 
-// share returns n/sum, or 0 where there is nothing.
+// share returns n/sum, or 0 if sum is 0.
 func share(n, sum uint64) float64 {
 	if sum == 0 {
 		return 0

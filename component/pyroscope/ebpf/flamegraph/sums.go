@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// sums adds up what is known of profiles without their data, for each target and kind.
+// sums adds up the properties of profiles that are known without their data, by target and kind.
 type sums struct {
 	of        map[sumKey]*kept
-	processes map[processKey]int // where each process is among those of its sum
+	processes map[processKey]int // index of each process in the processes of its sum
 }
 
 type sumKey struct{ target, kind string }
@@ -20,8 +20,8 @@ type processKey struct {
 	comm string
 }
 
-// summed returns what is known of the profiles that s means, with all their processes: those of a target on disk are
-// added up, so that it takes as much memory as there are processes.
+// summed returns the properties of the profiles that s selects, with all their processes. It adds up the profiles of
+// each target on disk, so the memory use is proportional to the number of processes.
 func (p *Page) summed(s selection) (out []*kept) {
 	all := sums{map[sumKey]*kept{}, map[processKey]int{}}
 	s = p.newest(s)
@@ -39,7 +39,7 @@ func (p *Page) summed(s selection) (out []*kept) {
 	return out
 }
 
-// add adds a profile that ended later than those before.
+// add adds a profile. The caller adds profiles in the order of their ends.
 func (all *sums) add(k *kept) (sum *kept, isNew bool) {
 	key := sumKey{k.target.id, k.kind()}
 	if sum = all.of[key]; sum == nil {

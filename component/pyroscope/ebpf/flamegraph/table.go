@@ -17,13 +17,13 @@ const (
 	maxTop     = 10_000
 )
 
-// topAnswer is what api/top answers. Values are in Unit.
+// topAnswer is the answer of api/top. Values are in Unit.
 type topAnswer struct {
 	flameAbout
 	Unit      string          `json:"unit"`
 	Total     int64           `json:"total"`
-	Found     *int64          `json:"found,omitempty"` // value of the samples with a function that is searched for
-	Count     int             `json:"count"`           // of functions, with those that are not listed
+	Found     *int64          `json:"found,omitempty"` // value of the samples with a function that matches the search
+	Count     int             `json:"count"`           // of functions, including unlisted ones
 	Functions []trie.Function `json:"functions"`
 }
 
@@ -68,7 +68,7 @@ func (p *Page) serveTop(w http.ResponseWriter, r *http.Request) {
 	}, "sort", "limit", "search")
 }
 
-// newTop adds up the functions of all profiles, without the limits of a tree: no stacks are kept.
+// newTop adds up the functions of all profiles. It needs no limit on nodes, because it keeps no stacks.
 func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, b trie.Function) int, limit int) (
 	*answer, error) {
 	m := p.makers.take()
@@ -97,15 +97,15 @@ func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, 
 	return &answer{about, data}, err
 }
 
-// sandwichAnswer is what api/sandwich answers: who calls a function, and what it calls.
+// sandwichAnswer is the answer of api/sandwich: the callers and the callees of a function.
 type sandwichAnswer struct {
 	flameAbout
 	Function string     `json:"function"`
 	Unit     string     `json:"unit"`
 	All      int64      `json:"all"`     // value of all samples of the selection
-	Total    int64      `json:"total"`   // of those with the function
-	Callers  *trie.Tree `json:"callers"` // the function, its callers below it
-	Callees  *trie.Tree `json:"callees"` // the function and what it calls
+	Total    int64      `json:"total"`   // value of the samples with the function
+	Callers  *trie.Tree `json:"callers"` // the function, with its callers below
+	Callees  *trie.Tree `json:"callees"` // the function, with its callees below
 }
 
 // errNoFunction says that a selection has no such function.
@@ -116,7 +116,7 @@ func (p *Page) serveSandwich(w http.ResponseWriter, r *http.Request) {
 	p.serveFunction(w, r, p.newSandwich)
 }
 
-// serveFunction answers with what build makes of a function.
+// serveFunction answers with the result of build for a function.
 func (p *Page) serveFunction(w http.ResponseWriter, r *http.Request,
 	build func(entries []*kept, s selection, function, binary string) (*answer, error)) {
 	function, binary := r.URL.Query().Get("function"), r.URL.Query().Get("binary")
@@ -153,18 +153,18 @@ func (p *Page) newSandwich(entries []*kept, s selection, function, binary string
 	return &answer{about, data}, err
 }
 
-// linesAnswer is what api/lines answers: the lines of a function. Values are in Unit.
+// linesAnswer is the answer of api/lines: the lines of a function. Values are in Unit.
 type linesAnswer struct {
 	flameAbout
 	Function string      `json:"function"`
 	Unit     string      `json:"unit"`
 	All      int64       `json:"all"`   // value of all samples of the selection
-	Total    int64       `json:"total"` // of those with the function
+	Total    int64       `json:"total"` // value of the samples with the function
 	Lines    []trie.Line `json:"lines"`
 }
 
-// serveLines answers with the lines of a function, without their text: which file has it is what a profile says, and
-// a program could name any.
+// serveLines answers with the lines of a function, without their text: the profile names the source file, and a program
+// could name any file.
 func (p *Page) serveLines(w http.ResponseWriter, r *http.Request) { p.serveFunction(w, r, p.newLines) }
 
 func (p *Page) newLines(entries []*kept, s selection, function, binary string) (*answer, error) {

@@ -16,27 +16,27 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// maxTrieNodes bounds the memory of a trie.Builder: some 100 bytes a node.
+// maxTrieNodes bounds the memory of a trie.Builder: about 100 bytes per node.
 const maxTrieNodes = 250_000
 
-// Limits of what a client may ask for.
+// Upper limits of request parameters.
 const (
 	maxTreeNodes = 100_000 // of parameter max
 	maxTreeShare = 50      // of parameter min, in percent
 )
 
-// treeAnswer is what api/tree answers.
+// treeAnswer is the answer of api/tree.
 type treeAnswer struct {
 	flameAbout
-	Root string `json:"root,omitempty"` // as asked for
+	Root string `json:"root,omitempty"` // as requested
 	*trie.Tree
 }
 
-// treeOptions are the parameters of api/tree that select no profiles.
+// treeOptions are the parameters of api/tree that do not select profiles.
 type treeOptions struct {
 	trie.Options
-	root  trie.PathID // of the node whose subtree is wanted
-	below bool        // there is a root
+	root  trie.PathID // the node whose subtree is requested
+	below bool        // root is set
 }
 
 // parseTreeOptions reads the parameters root, min (percent) and max.
@@ -66,7 +66,7 @@ func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 	return o, nil
 }
 
-// newTree adds up the profiles as a flame graph, the newest first, within the limits.
+// newTree adds up the profiles to a flame graph, newest first, within the limits.
 func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
 	m := p.makers.take()
 	defer p.makers.giveBack(m)
@@ -99,7 +99,7 @@ func (p *Page) flame(r *http.Request, s selection) (*answer, error) {
 	})
 }
 
-// flamePage is what the template of the flame graph's page shows.
+// flamePage is the data of the template of the flame graph's page.
 type flamePage struct {
 	flameAbout
 	Name                            string
@@ -109,14 +109,14 @@ type flamePage struct {
 	FromMS, ToMS                    int64
 	Fields                          []field
 	Ranges                          []rangeLink
-	Group                           string // the label that is chosen
+	Group                           string // the chosen label
 	Groupings                       []grouping
 	Exports                         []exportLink
-	Record                          *recordForm // nil: nothing can be recorded
+	Record                          *recordForm // nil: recordings are not possible
 }
 
-// serveFlame answers with the page of a flame graph. One that is asked for relative to the
-// newest profile is fixed, so that it stays the same however long it is looked at.
+// serveFlame answers with the page of a flame graph. A request relative to the newest profile is redirected to absolute
+// times, so that the page always shows the same profiles.
 func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 	v := r.URL.Query()
 	if !isFixed(v) {
@@ -161,7 +161,7 @@ func (p *Page) serveTree(w http.ResponseWriter, r *http.Request) {
 	}, "root", "min", "max")
 }
 
-// sendJSON answers with JSON that compress has made.
+// sendJSON answers with JSON that compress has produced.
 func sendJSON(w http.ResponseWriter, r *http.Request, data []byte) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -172,7 +172,7 @@ func sendJSON(w http.ResponseWriter, r *http.Request, data []byte) {
 		w.Write(data)
 		return
 	}
-	if text, err := gzip.NewReader(bytes.NewReader(data)); err == nil { // it is: data is ours
+	if text, err := gzip.NewReader(bytes.NewReader(data)); err == nil { // always true: data comes from compress
 		io.Copy(w, text)
 	}
 }
@@ -189,7 +189,7 @@ func (p *Page) treeSelection(v url.Values) (selection, error) {
 	return q.resolve(p.newestEnd()), nil
 }
 
-// explainFailure says to visitors why there is no view.
+// explainFailure returns the response for a view that cannot be made.
 func explainFailure(err error) (status int, message string) {
 	switch {
 	case errors.Is(err, errGone):
@@ -211,7 +211,7 @@ func failJSON(w http.ResponseWriter, status int, message string) {
 	json.NewEncoder(w).Encode(map[string]string{"error": message})
 }
 
-// acceptsGzip reports whether a client takes answers compressed.
+// acceptsGzip reports whether a client accepts compressed answers.
 func acceptsGzip(r *http.Request) bool {
 	for _, accepted := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		coding, weight, _ := strings.Cut(strings.ReplaceAll(accepted, " ", ""), ";q=")

@@ -58,8 +58,8 @@ func (m *hostMaker) profile(samples int) *profile.Profile {
 	return p
 }
 
-// BenchmarkTree asks for flame graphs and tables of five minutes: of a host on which compilers run, with stacks that
-// are nearly all different, and of one with the same services all the time. First: nobody has looked before.
+// BenchmarkTree requests flame graphs and tables of five minutes: for a host that runs compilers, where almost all
+// stacks differ, and for one that always runs the same services. First: there has been no request before.
 func BenchmarkTree(b *testing.B) {
 	for name, m := range map[string]hostMaker{
 		"services":  {functions: 3000, again: 0.995, depth: 30},
@@ -116,7 +116,7 @@ func benchmarkAnswers(b *testing.B, page *Page, address func(i int) string) {
 	b.ReportMetric(float64(size)/1000, "KB")
 }
 
-// BenchmarkFold measures what each interval takes for who might look later.
+// BenchmarkFold measures the cost of each interval for later requests.
 func BenchmarkFold(b *testing.B) {
 	for name, m := range map[string]hostMaker{
 		"services":  {functions: 3000, again: 0.995, depth: 30},
@@ -140,7 +140,8 @@ func BenchmarkFold(b *testing.B) {
 	}
 }
 
-// ownCPU returns the CPU time of this process, which says more than the time on a clock where others use the CPUs too.
+// ownCPU returns the CPU time of this process, which is more reliable than wall-clock time if other processes use the
+// CPUs too.
 func ownCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage

@@ -12,27 +12,27 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// view is google/pprof's web interface for one selection, with a line of ours on
-// top that says what is shown and leads back to the overview.
+// view is google/pprof's web interface for one selection, with an added line at the top that describes the selection
+// and links back to the overview.
 type view struct {
 	handlers map[string]http.Handler
 	download []byte // the merged profile, gzip-compressed
 	name     string // file name of the download
 	banner   []byte // HTML
 	colors   map[string]int
-	bytes    int64 // about what it takes in memory
+	bytes    int64 // approximate memory use
 }
 
 // size implements sized.
 func (v *view) size() int64 { return v.bytes }
 
-// About what a sample and a location of a decoded profile take in memory, in bytes.
+// Approximate memory use of a sample and a location of a decoded profile, in bytes.
 const (
 	bytesPerSample   = 400
 	bytesPerLocation = 300
 )
 
-// banner is what a view's first line says.
+// banner is the content of a view's first line.
 type banner struct {
 	Overview string // relative link
 	Target   string
@@ -81,7 +81,7 @@ func newView(entries []*kept, s selection) (*view, error) {
 	return v, err
 }
 
-// targetName returns what people call the target of a selection.
+// targetName returns the name of the selected target for users.
 func targetName(entries []*kept, id string) string {
 	if id == allTargets || len(entries) == 0 {
 		return "all targets"
@@ -101,7 +101,7 @@ func processName(s selection) string {
 	return name
 }
 
-// processName returns what people call the processes of a selection, "" for all.
+// processName returns the name of the selected processes for users, "" for all.
 func (s selection) processName() string {
 	switch {
 	case s.build != "":
@@ -115,7 +115,7 @@ func (s selection) processName() string {
 	}
 }
 
-// titleOf returns what pprof titles a selection of a target with.
+// titleOf returns pprof's title for a selection of a target.
 func (s selection) titleOf(target string) string {
 	if s.comm != "" {
 		return s.comm
@@ -126,7 +126,7 @@ func (s selection) titleOf(target string) string {
 // fileName returns a name for a downloaded profile.
 func fileName(target string, end time.Time) string { return fileStem(target, end) + ".pb.gz" }
 
-// fileStem returns a name for a file of a target without what says its format.
+// fileStem returns a file name for a target, without the extension.
 func fileStem(target string, end time.Time) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
@@ -137,7 +137,7 @@ func fileStem(target string, end time.Time) string {
 	return safe[:min(len(safe), 100)] + "-" + end.UTC().Format("20060102T150405Z")
 }
 
-// serve answers the request for one of pprof's paths, such as /flamegraph.
+// serve answers a request for one of pprof's paths, such as /flamegraph.
 func (v *view) serve(w http.ResponseWriter, r *http.Request, path string) error {
 	switch path {
 	case "/download":
@@ -151,8 +151,8 @@ func (v *view) serve(w http.ResponseWriter, r *http.Request, path string) error 
 		}
 	case "/", "/flamegraph", "/top", "/peek":
 	default:
-		// Sources and instructions would need files of the profiled machine, saved
-		// settings would be written to the home directory.
+		// Sources and disassembly would need files of the profiled machine, and saved settings would be written to the
+		// home directory.
 		return errNotServed
 	}
 	answer := &htmlCapture{ResponseWriter: w}
@@ -172,7 +172,7 @@ func haveDot() bool {
 	return err == nil
 }
 
-// htmlCapture holds back a page of pprof's to add to it.
+// htmlCapture buffers one of pprof's pages to add to it.
 type htmlCapture struct {
 	http.ResponseWriter
 	status int
@@ -182,8 +182,8 @@ type htmlCapture struct {
 func (c *htmlCapture) WriteHeader(status int)      { c.status = status }
 func (c *htmlCapture) Write(b []byte) (int, error) { return c.body.Write(b) }
 
-// finish sends the page. The banner goes to the begin of its body, the style to the
-// end of its head; a page without either is sent as it is.
+// finish sends the page, with the banner at the start of its body and the style at the end of its head. It sends a page
+// without these elements unchanged.
 func (c *htmlCapture) finish(v *view) error {
 	page := c.body.Bytes()
 	if strings.HasPrefix(c.Header().Get("Content-Type"), "text/html") {

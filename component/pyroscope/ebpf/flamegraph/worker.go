@@ -8,16 +8,16 @@ import (
 	"github.com/headwater/headwater/ebpf/compare"
 )
 
-// bytesPerFunction is about what a compare.Run takes for one.
+// bytesPerFunction is the approximate memory use of one function in a compare.Run.
 const bytesPerFunction = 150
 
-// worker compares changes, one at a time, while there is something to compare. Guarded by changes.mu.
+// worker compares changes, one at a time, while any change is stale. Guarded by changes.mu.
 type worker struct {
 	runs bool
 	idle chan struct{} // closed when it has ended
 }
 
-// start lets the worker run if a change has something new.
+// start starts the worker if a change is stale and the worker does not run.
 func (w *worker) start(c *changes) {
 	if w.runs || c.stale() == nil {
 		return
@@ -26,7 +26,7 @@ func (w *worker) start(c *changes) {
 	go w.work(c)
 }
 
-// stale returns a change that has something new; nil if there is none. The caller holds c.mu.
+// stale returns a change with new rounds; nil if there is none. The caller holds c.mu.
 func (c *changes) stale() *change {
 	for _, ch := range c.list {
 		if ch.stale {
@@ -45,7 +45,7 @@ func (w *worker) work(c *changes) {
 		if !ok {
 			continue
 		}
-		before, after := ch.old, ch.new // copies: rounds are only ever appended
+		before, after := ch.old, ch.new // copies are safe: rounds are only appended
 		c.mu.Unlock()
 		before.bytes, after.bytes = before.read(old), after.read(fresh)
 		report, err := compareRounds(old, fresh, per)
@@ -69,8 +69,8 @@ func (c *changes) wait() {
 	}
 }
 
-// read counts the samples of rounds that were not read yet, and returns the memory that takes. Only the worker uses
-// round.run.
+// read counts the samples of the rounds that are not read yet, and returns the memory that the counts take. Only the
+// worker uses round.run.
 func (s *side) read(rounds []*round) (bytes int64) {
 	for _, r := range rounds {
 		if r.run != nil || r.failed {
@@ -87,7 +87,7 @@ func (s *side) read(rounds []*round) (bytes int64) {
 	return bytes
 }
 
-// runOf counts what the build had in a round.
+// runOf counts the samples of the build in a round.
 func (s *side) runOf(r *round) (*compare.Run, error) {
 	took := time.Duration(r.end-r.start) * time.Millisecond
 	if len(r.entries) == 0 {
@@ -121,7 +121,8 @@ func (s *side) profileOf(r *round) (*profile.Profile, error) {
 	return profile.Merge(parts)
 }
 
-// compareRounds compares rounds that were read. The confidence allows for one look at each round that comes.
+// compareRounds compares rounds that have been read. The confidence level accounts for repeated comparisons: one for
+// each new round.
 func compareRounds(old, fresh []*round, per compare.Per) (*compare.Report, error) {
 	o := compare.DefaultOptions()
 	o.Per = per
@@ -129,7 +130,7 @@ func compareRounds(old, fresh []*round, per compare.Per) (*compare.Report, error
 	return compare.Runs(runsOf(old, per), runsOf(fresh, per), o)
 }
 
-// runsOf returns what was read of rounds. A round without samples has no parts of CPU time.
+// runsOf returns the runs of the rounds that have been read. A round without samples has no shares of CPU time.
 func runsOf(rounds []*round, per compare.Per) (out []*compare.Run) {
 	for _, r := range rounds {
 		if r.run != nil && (per != compare.PerCPU || r.run.Samples() > 0) {

@@ -9,22 +9,21 @@ import (
 	"slices"
 )
 
-// cursor says which records are done with: all up to low, and those in above. Its file
-// holds two copies that are written in turn, so that one is always whole. A copy has a
-// generation, low, the number of places in above, these places, appended, counted, zero (a
-// flag in earlier versions), and a CRC-32C, each a number of 64 bits. It never crosses a page,
-// so that even a process that is killed writes it as a whole or not at all. Files of the
-// earliest versions end with above.
+// cursor records the records that are done with: all records up to low, and the records in above. Its file holds two
+// copies that are written in turn, so that one is always complete. A copy consists of a generation, low, the number of
+// places in above, these places, appended, counted, zero (a flag in earlier versions), and a CRC-32C, each a 64-bit
+// number. A copy never crosses a page, so that a process that is killed writes either the whole copy or none of it.
+// Files of the earliest versions end after above.
 type cursor struct {
 	file *os.File
-	lost bool // the file had neither copy whole
+	lost bool // neither copy in the file was complete
 
 	generation uint64
 	low        uint64
 	above      []uint64 // sorted, at most Window
 	begun      []uint64 // handed out and not done with
-	appended   uint64   // the highest place that was written to the log
-	counted    uint64   // losses up to here are counted
+	appended   uint64   // the highest place written to the log
+	counted    uint64   // losses up to this place are counted
 }
 
 const (
@@ -47,7 +46,7 @@ func openCursor(name string) (*cursor, error) {
 		file.Close()
 		return nil, err
 	}
-	if n == 0 { // take the disk space now, for it may be full later
+	if n == 0 { // allocate the disk space now: the disk may be full later
 		if _, err := file.WriteAt(slots[:], 0); err != nil {
 			file.Close()
 			return nil, err
@@ -62,7 +61,7 @@ func openCursor(name string) (*cursor, error) {
 	return c, nil
 }
 
-// load takes over a copy if it is whole and newer.
+// load adopts a copy if it is complete and newer.
 func (c *cursor) load(slot []byte) bool {
 	count := binary.BigEndian.Uint64(slot[16:])
 	if count > Window {
@@ -110,7 +109,7 @@ func (c *cursor) store() error {
 	return err
 }
 
-// waiting is how many places of the window are taken.
+// waiting returns the number of used places of the window.
 func (c *cursor) waiting() int { return len(c.begun) + len(c.above) }
 
 func (c *cursor) isDone(seq uint64) bool {
@@ -121,7 +120,7 @@ func (c *cursor) isDone(seq uint64) bool {
 	return found
 }
 
-// highest returns the highest place it knows of.
+// highest returns the highest place that the cursor knows.
 func (c *cursor) highest() uint64 {
 	if len(c.above) > 0 {
 		return c.above[len(c.above)-1]
@@ -131,8 +130,7 @@ func (c *cursor) highest() uint64 {
 
 func (c *cursor) begin(seq uint64) { c.begun = append(c.begun, seq) }
 
-// done notes that a record is done with. Of the places up to handed, only those that
-// have begun will come again.
+// done notes that a record is done with. Of the places up to handed, only the places in begun may be handed out again.
 func (c *cursor) done(seq, handed uint64) error {
 	c.begun = slices.DeleteFunc(c.begun, func(s uint64) bool { return s == seq })
 	if i, found := slices.BinarySearch(c.above, seq); !found {

@@ -157,8 +157,8 @@ func damageOnce(t *testing.T, random *rand.Rand, damage func(*rand.Rand, []byte)
 	require.Equal(t, got, drain(t, dir, len(got)), "another start finds the same, and counts nothing again")
 }
 
-// drain opens a spool and returns what it hands out, without being done with it. With
-// that, the lost records make up want; 0: none is lost.
+// drain opens a spool and returns the records it hands out, without marking them as done. Together with the lost
+// records there must be want; if want is 0, no record may be lost.
 func drain(t *testing.T, dir string, want int) []string {
 	t.Helper()
 	s, err := Open(dir, someOptions())
@@ -184,7 +184,7 @@ func drain(t *testing.T, dir string, want int) []string {
 	return texts
 }
 
-// Nothing in a file makes the reader fail, or read on for ever.
+// No content of a file makes the reader fail, or read indefinitely.
 func FuzzReader(f *testing.F) {
 	whole := []byte{partFull, 0, 1, 0, 0, 0, 0, 'x'}
 	binary.BigEndian.PutUint32(whole[3:], crc32.Checksum([]byte("x"), castagnoli))

@@ -9,16 +9,16 @@ import (
 	"path/filepath"
 )
 
-// The log is a folder of segment files with ascending numbers, in the format of
-// Prometheus' write-ahead log (tsdb/wlog): pages of 32 KiB; a record is split in parts
-// that fit the pages, each with a header of its kind, its length, and a CRC-32C, in
-// network order. A part begins only where a header fits; the rest of such a page is zeros.
+// The log is a directory of segment files with ascending numbers, in the format of Prometheus' write-ahead log
+// (tsdb/wlog): pages of 32 KiB. A record is split into parts that fit the pages; each part has a header with its kind,
+// its length, and a CRC-32C, in network byte order. A part starts only where a header fits; the rest of such a page is
+// filled with zeros.
 const (
 	pageBytes       = 32 << 10
 	partHeaderBytes = 7
 )
 
-// The kinds of a part of a record. Zeros fill a page up.
+// The kinds of record parts. Zeros fill the rest of a page.
 const (
 	partNone   = 0
 	partFull   = 1
@@ -38,7 +38,7 @@ type writer struct {
 	size int64
 }
 
-// createSegment begins a segment file, which must not exist.
+// createSegment creates a segment file, which must not exist.
 func createSegment(dir string, index int) (*writer, error) {
 	file, err := os.OpenFile(segmentName(dir, index), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
@@ -47,8 +47,8 @@ func createSegment(dir string, index int) (*writer, error) {
 	return &writer{file: file}, nil
 }
 
-// append writes a record in one piece, or nothing of it. If it fails even to take a part of
-// it back, the segment ends in that: after an error no record should be appended any more.
+// append writes a record completely, or writes no part of it. If it can neither complete nor remove a partial record,
+// the segment ends with that part: after an error, append no further records.
 func (w *writer) append(record []byte) error {
 	return w.write(inParts(record, int(w.size%pageBytes)))
 }
@@ -61,18 +61,18 @@ func (w *writer) write(b []byte) error {
 	return nil
 }
 
-// fillPage writes zeros up to the end of the page. A page that is not full looks to a reader
-// as if a record were being written.
+// fillPage writes zeros up to the end of the page. To a reader, a page that is not full looks as if a record were still
+// being written.
 func (w *writer) fillPage() error {
 	return w.write(make([]byte, -w.size&(pageBytes-1)))
 }
 
-// close makes what was written survive a power failure.
+// close makes the written records survive a power failure.
 func (w *writer) close() error {
 	return errors.Join(w.file.Sync(), w.file.Close())
 }
 
-// inParts returns what a record is in a segment, from a place of a page on.
+// inParts returns the bytes of a record in a segment, starting at offset at of a page.
 func inParts(record []byte, at int) []byte {
 	out := make([]byte, 0, sizeInLog(len(record))+2*partHeaderBytes)
 	for first := true; first || len(record) > 0; first = false {
@@ -102,7 +102,7 @@ func partKind(first, last bool) byte {
 	return partMiddle
 }
 
-// sizeInLog is about what n bytes take on disk.
+// sizeInLog returns the approximate size on disk of n bytes.
 func sizeInLog(n int) int64 {
 	return int64(n) + int64(n/(pageBytes-partHeaderBytes)+1)*partHeaderBytes
 }

@@ -9,23 +9,23 @@ import (
 	"os"
 )
 
-// searchBytes bounds the work of looking for the next part after damage: the bytes of a
-// page whose checksum is computed. Beyond that the rest of the page is lost.
+// searchBytes bounds the search for the next part after damage: the number of bytes of a page that are checksummed.
+// When it is reached, the rest of the page is lost.
 const searchBytes = 4 << 20
 
-// reader reads one segment, also while it is written. It goes on after damage: the next
-// part of a record is where a checksum is right. (Prometheus' own reader ends at damage.)
+// reader reads one segment, also while the segment is being written. It continues after damage: it looks for the next
+// part with a correct checksum. (Prometheus' own reader stops at damage.)
 type reader struct {
 	segment *segment
 	file    *os.File
 
-	page    []byte // what there is of the page at start
+	page    []byte // the bytes at start that have been read so far
 	start   int64
-	at      int    // of the next part in the page
-	record  []byte // parts of a record that is not whole yet; nil: none
-	damaged bool   // something was skipped since the last record
-	skipped int64  // bytes, in all
-	good    int64  // where the last whole record ends
+	at      int    // offset of the next part in the page
+	record  []byte // parts of a record that is not complete yet; nil: none
+	damaged bool   // bytes were skipped since the last record
+	skipped int64  // skipped bytes in total
+	good    int64  // end of the last complete record
 	torn    bool   // the file ends within a record
 }
 
@@ -37,8 +37,8 @@ func newReader(dir string, of *segment) (*reader, error) {
 	return &reader{segment: of, file: file}, nil
 }
 
-// next returns the next record, valid until the next call, or io.EOF. damaged says
-// whether it skipped something before the record.
+// next returns the next record, valid until the next call, or io.EOF. It sets damaged if it skipped bytes before the
+// record.
 func (r *reader) next() ([]byte, error) {
 	r.damaged = false
 	for {
@@ -48,7 +48,7 @@ func (r *reader) next() ([]byte, error) {
 			return nil, err
 		}
 		begins, ends := kind == partFull || kind == partFirst, kind == partFull || kind == partLast
-		if begins == (r.record != nil) { // one that has no end, or no beginning
+		if begins == (r.record != nil) { // a record without an end, or without a start
 			r.skip(len(r.record) + len(data))
 			r.record = nil
 			if !begins {
@@ -72,14 +72,14 @@ func (r *reader) skip(bytes int) {
 	r.skipped += int64(bytes)
 }
 
-// part returns the next part of a record.
+// part returns the next record part.
 func (r *reader) part() (kind byte, data []byte, err error) {
 	for {
 		if r.at >= pageBytes {
 			r.start, r.page, r.at = r.start+pageBytes, nil, 0
 		}
 		kind, data, size := partAt(r.page, r.at)
-		if size == 0 && len(r.page) < pageBytes { // there may be more by now
+		if size == 0 && len(r.page) < pageBytes { // more bytes may have been written since
 			if err := r.load(); err != nil {
 				return 0, nil, err
 			}
@@ -108,7 +108,7 @@ func (r *reader) part() (kind byte, data []byte, err error) {
 	}
 }
 
-// load reads the page, as far as it is written.
+// load reads the page as far as it has been written.
 func (r *reader) load() error {
 	if r.page == nil {
 		r.page = make([]byte, 0, pageBytes)
@@ -124,7 +124,7 @@ func (r *reader) load() error {
 	return nil
 }
 
-// short reports whether the file ends within the part that begins here.
+// short reports whether the file ends within the part that starts here.
 func (r *reader) short() bool {
 	left := r.page[r.at:]
 	if len(r.page) == pageBytes || len(left) == 0 {
@@ -136,8 +136,8 @@ func (r *reader) short() bool {
 	return len(left) < partHeaderBytes || partHeaderBytes+int(binary.BigEndian.Uint16(left[1:])) > len(left)
 }
 
-// partAt returns the part that begins at a place of a page, and what it takes with its
-// header, 0 if no part begins there.
+// partAt returns the part that starts at offset at of a page. size includes the header; it is 0 if no part starts
+// there.
 func partAt(page []byte, at int) (kind byte, data []byte, size int) {
 	if at+partHeaderBytes > len(page) {
 		return partNone, nil, 0
@@ -152,13 +152,13 @@ func partAt(page []byte, at int) (kind byte, data []byte, size int) {
 	if crc32.Checksum(data, castagnoli) != binary.BigEndian.Uint32(head[3:]) {
 		return partNone, nil, 0
 	}
-	if size == partHeaderBytes && at+size != pageBytes { // an empty one is only where a page ends; zeros look like many
+	if size == partHeaderBytes && at+size != pageBytes { // an empty part is valid only at the end of a page
 		return partNone, nil, 0
 	}
 	return kind, data, size
 }
 
-// search returns where the next part of a page begins, or its end.
+// search returns the offset of the next part of a page, or the end of the page.
 func search(page []byte, from int) int {
 	work := 0
 	for ; from+partHeaderBytes <= len(page) && work < searchBytes; from++ {

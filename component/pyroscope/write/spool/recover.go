@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recover reads what an earlier process has left: it counts the records that are
-// not done with, and those that are lost.
+// recover reads the files of an earlier process: it counts the records that are not done with, and the lost records.
 func (s *Spool) recover() error {
 	indexes, err := segmentIndexes(s.dir)
 	if err != nil {
@@ -32,7 +31,7 @@ func (s *Spool) recover() error {
 		if err != nil {
 			return err
 		}
-		if segment.records == 0 && len(s.segments) == 0 { // none in the middle: the log wants all its numbers
+		if segment.records == 0 && len(s.segments) == 0 { // keep later empty ones: the log needs all numbers
 			if err := os.Remove(segmentName(s.dir, index)); err != nil {
 				return err
 			}
@@ -42,7 +41,7 @@ func (s *Spool) recover() error {
 	}
 	end := max(s.cursor.appended, found.seen)
 	if found.damaged && s.cursor.appended == 0 {
-		end++ // without a cursor nothing says how many there were: at least one
+		end++ // without a cursor the number of lost records is unknown: at least one
 	}
 	s.count(&found, end+1)
 	if s.lost.Records > 0 {
@@ -56,17 +55,16 @@ func (s *Spool) recover() error {
 	return s.cursor.store()
 }
 
-// survey is how far recover has come.
+// survey is the progress of recover.
 type survey struct {
 	seen    uint64 // place of the last record
-	any     bool   // there was one
-	damaged bool   // something was skipped since then
+	any     bool   // there was a record
+	damaged bool   // bytes were skipped since the last record
 	skipped int64  // bytes
 }
 
-// count counts the places between the last record and the next one as lost: those that are
-// not done with, and were not counted before. Without a cursor nothing says which places
-// before the first record were done with.
+// count counts the places between the last record and the next one as lost, except places that are done with or were
+// counted before. Without a cursor it is unknown which places before the first record were done with.
 func (s *Spool) count(found *survey, next uint64) {
 	if s.cursor.appended == 0 && !found.any && !found.damaged {
 		return
@@ -84,13 +82,12 @@ func (s *Spool) count(found *survey, next uint64) {
 	s.lost.Records += int(lost)
 }
 
-// fillGap makes empty segments for missing ones between two others: the log needs all
-// its numbers.
+// fillGap creates empty segments for the missing numbers between two segments: the log needs all numbers.
 func (s *Spool) fillGap(before, after int, found *survey) error {
 	for index := before + 1; index < after; index++ {
 		found.damaged = true
 		if len(s.segments) == 0 {
-			continue // nothing before it is left
+			continue // the segments before it have all been removed
 		}
 		name := segmentName(s.dir, index)
 		level.Warn(s.opts.Logger).Log("msg", "a file of the queue is gone", "file", name)
@@ -102,8 +99,7 @@ func (s *Spool) fillGap(before, after int, found *survey) error {
 	return nil
 }
 
-// scan counts the records of a segment that are not done with. It cuts off a last record
-// that is not whole.
+// scan counts the records of a segment that are not done with. It cuts off an incomplete last record.
 func (s *Spool) scan(index int, found *survey) (*segment, error) {
 	of := &segment{index: index}
 	r, err := newReader(s.dir, of)
@@ -170,7 +166,7 @@ func segmentIndexes(dir string) ([]int, error) {
 	return indexes, nil
 }
 
-// lockFile takes a lock that ends with the process.
+// lockFile takes a lock, which the kernel releases when the process ends.
 func lockFile(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -1,10 +1,8 @@
-// Package spool keeps records on disk, first in, first out, until they are done with.
-// A record that Append has taken survives the end of the process at any moment, and a
-// record that is done with does not come back.
+// Package spool keeps records on disk, first in, first out, until they are done with. A record that Append has taken
+// survives the end of the process at any moment, and a record that is done with does not return.
 //
-// A spool is a directory: log/ holds segment files in the format of Prometheus'
-// write-ahead log, cursor says which records are done with, lock keeps other processes
-// away.
+// A spool is a directory: log/ holds segment files in the format of Prometheus' write-ahead log, cursor records which
+// records are done with, and lock excludes other processes.
 package spool
 
 import (
@@ -19,49 +17,47 @@ import (
 	"github.com/go-kit/log/level"
 )
 
-// Limits of a segment file in bytes. A full spool gives up its oldest segment, so a
-// spool has several.
+// Limits of a segment file in bytes. A full spool drops its oldest segment, so a spool has several.
 const (
 	segmentShare = 16 // of the whole spool
 	minSegment   = 64 << 10
 	maxSegment   = 16 << 20
 )
 
-// Window is the number of records that may be handed out and not done with, or
-// done with before an older one is.
+// Window is the maximum number of records that are handed out and not done with, or done with before an older record.
 const Window = 48
 
-// Options say how a spool works.
+// Options configure a spool.
 type Options struct {
-	MaxBytes int64         // on disk; then the oldest records go
-	Sync     SyncPolicy    // when what was written is made to survive a power failure
-	Interval time.Duration // between two such times, by SyncInterval
-	Logger   log.Logger    // reports damage that Open has found
+	MaxBytes int64         // on disk; beyond that, the oldest records are dropped
+	Sync     SyncPolicy    // when written records are made to survive a power failure
+	Interval time.Duration // between two syncs, for SyncInterval
+	Logger   log.Logger    // reports damage that Open finds
 }
 
-// SyncPolicy says when written records are synced, so that they survive a power failure
-// or a crash of the kernel. The end of the process alone never loses any.
+// SyncPolicy says when written records are synced, so that they survive a power failure or a crash of the kernel. The
+// end of the process never loses records, under any policy.
 type SyncPolicy int
 
 // The policies.
 const (
 	SyncInterval SyncPolicy = iota // soon, in the background
 	SyncAlways                     // before Append returns
-	SyncNever                      // when the kernel sees fit
+	SyncNever                      // when the kernel decides
 )
 
-// Record is what a spool keeps.
+// Record is a record of a spool.
 type Record struct {
 	Seq   uint64    // its place in the order, from Reserve
-	Taken time.Time // when it began to wait, in whole nanoseconds
-	Size  int       // as the user counts it, in bytes
+	Taken time.Time // start of its wait, in whole nanoseconds
+	Size  int       // in bytes, as the user counts them
 	Data  []byte
 }
 
-// Lost counts records that a spool had and gave up.
+// Lost counts the records that a spool has given up.
 type Lost struct{ Records, Bytes int }
 
-// ErrTooBig says that a record is bigger than the whole spool may be.
+// ErrTooBig says that a record is bigger than the limit of the whole spool.
 var ErrTooBig = errors.New("bigger than the whole queue")
 
 // Spool is an open spool. It is safe for concurrent use.
@@ -72,31 +68,30 @@ type Spool struct {
 	mu       sync.Mutex
 	opts     Options
 	writer   *writer
-	closing  sync.WaitGroup // of segments that writer has written before
-	segments []*segment     // the oldest first; writer writes the last one
-	broken   bool           // a write failed: the last segment may end in half a record
+	closing  sync.WaitGroup // of segments that writer wrote earlier
+	segments []*segment     // oldest first; writer writes the last one
+	broken   bool           // a write failed: the last segment may end with half a record
 	reader   *reader        // of the first segment with records to hand out; may be nil
 	cursor   *cursor
 	next     uint64 // the next free place
-	handed   uint64 // no place up to here will be handed out again
+	handed   uint64 // places up to this one will not be handed out again
 	dirty    *time.Timer
 	unsynced bool // the last sync failed
-	lost     Lost // found by Open
+	lost     Lost // records that Open found lost
 	closed   bool
 }
 
-// segment is one file.
+// segment is one file of the log.
 type segment struct {
 	index   int
 	last    uint64 // place of its last record
 	records int    // not yet handed out
-	bytes   int    // of those, as the user counts
+	bytes   int    // of the records not yet handed out, as the user counts
 	size    int64  // of the file
 }
 
-// Open opens the spool in dir, which it makes if need be. It cuts off a record that a
-// killed process has left half written, and logs that. Lost counts the records that are
-// damaged, and those of a missing file.
+// Open opens the spool in dir, and creates dir if needed. If a killed process has left a half-written record, Open
+// removes it and logs that. The spool's Lost counts damaged records and the records of missing files.
 func Open(dir string, opts Options) (*Spool, error) {
 	logDir := filepath.Join(dir, "log")
 	if err := os.MkdirAll(logDir, 0o700); err != nil {
@@ -136,14 +131,14 @@ func (s *Spool) open(dir string) error {
 	return err
 }
 
-// Lost returns how many records Open has found damaged since the spool was last open.
+// Lost returns the records that Open found damaged or missing.
 func (s *Spool) Lost() Lost {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost
 }
 
-// Reserve returns the place of a record that is passed to Append next.
+// Reserve returns a place for the record that is passed to Append next.
 func (s *Spool) Reserve() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,9 +146,9 @@ func (s *Spool) Reserve() uint64 {
 	return s.next - 1
 }
 
-// Append writes a record. Records come in the order of their places. To make room it
-// may give up the oldest ones. After an error the same record may be tried again before
-// a later one: it is handed out once, even if the first attempt has reached the disk.
+// Append writes a record. The caller appends records in the order of their places. Append may drop the oldest records
+// to make room. After an error, the caller may retry the record before it appends a later one: the record is handed out
+// only once, even if the first attempt has reached the disk.
 func (s *Spool) Append(r Record) (Lost, error) {
 	data := encode(r)
 	s.mu.Lock()
@@ -164,7 +159,7 @@ func (s *Spool) Append(r Record) (Lost, error) {
 	size := sizeInLog(len(data))
 	if size > s.opts.MaxBytes {
 		if s.next == r.Seq+1 {
-			s.next-- // its place stays free: a gap between places would mean a loss
+			s.next-- // reuse its place: a gap between places would mean a loss
 		}
 		return Lost{}, ErrTooBig
 	}
@@ -184,7 +179,7 @@ func (s *Spool) Append(r Record) (Lost, error) {
 	current.records++
 	current.bytes += r.Size
 	s.cursor.appended = max(s.cursor.appended, r.Seq)
-	if err := s.cursor.store(); err != nil { // from its places Open counts the damaged records
+	if err := s.cursor.store(); err != nil { // Open counts the damaged records by their places
 		return lost, err
 	}
 	s.written()
@@ -197,7 +192,7 @@ func (s *Spool) segmentSize() int64 {
 	return min(max(s.opts.MaxBytes/segmentShare, minSegment), maxSegment)
 }
 
-// cut begins a new segment.
+// cut starts a new segment.
 func (s *Spool) cut() error {
 	if err := s.writer.fillPage(); err != nil {
 		return err
@@ -209,7 +204,7 @@ func (s *Spool) cut() error {
 		return err
 	}
 	before, logger := s.writer, s.opts.Logger
-	s.closing.Go(func() { // it takes long where the disk is slow
+	s.closing.Go(func() { // this takes long on a slow disk
 		if err := before.close(); err != nil {
 			level.Warn(logger).Log("msg", "cannot sync a file of the queue to disk", "file", before.file.Name(), "err", err)
 		}
@@ -220,7 +215,7 @@ func (s *Spool) cut() error {
 	return nil
 }
 
-// removeFiles removes the segment files before that of an index.
+// removeFiles removes the segment files with a lower index than before.
 func (s *Spool) removeFiles(before int) {
 	indexes, err := segmentIndexes(s.dir)
 	for _, index := range indexes {
@@ -233,7 +228,7 @@ func (s *Spool) removeFiles(before int) {
 	}
 }
 
-// makeRoom gives up the oldest segments until size bytes more fit.
+// makeRoom drops the oldest segments until size more bytes fit.
 func (s *Spool) makeRoom(size int64) Lost {
 	var lost Lost
 	for s.diskBytes()+size > s.opts.MaxBytes && len(s.segments) > 1 {
@@ -247,7 +242,8 @@ func (s *Spool) makeRoom(size int64) Lost {
 	return lost
 }
 
-// giveUp forgets the records of a segment that are not handed out yet. The caller counts them, so Open must not.
+// giveUp drops the records of a segment that are not handed out yet. The caller counts them, so Open must not count
+// them again.
 func (s *Spool) giveUp(segment *segment) {
 	segment.records, segment.bytes = 0, 0
 	s.handed = max(s.handed, segment.last)
@@ -263,8 +259,8 @@ func (s *Spool) diskBytes() int64 {
 	return sum
 }
 
-// Next hands out the oldest record that it has not handed out yet, or false if there is
-// no such record or Window is exhausted. Records that can no longer be read are lost.
+// Next hands out the oldest record that has not been handed out yet. It returns false if there is no such record or
+// Window is exhausted. It returns unreadable records as lost.
 func (s *Spool) Next() (Record, Lost, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +289,7 @@ func (s *Spool) Next() (Record, Lost, bool) {
 	return Record{}, lost, false
 }
 
-// read returns the next record of a segment that is to be handed out.
+// read returns the next record of a segment that must be handed out.
 func (s *Spool) read(from *segment) (Record, error) {
 	if s.reader == nil || s.reader.segment != from {
 		s.closeReader(nil)
@@ -316,7 +312,7 @@ func (s *Spool) read(from *segment) (Record, error) {
 	}
 }
 
-// closeReader closes the reader of a segment, or of any if the segment is nil.
+// closeReader closes the reader of a segment. If the segment is nil, it closes any reader.
 func (s *Spool) closeReader(of *segment) {
 	if s.reader != nil && (of == nil || s.reader.segment == of) {
 		s.reader.file.Close()
@@ -324,7 +320,7 @@ func (s *Spool) closeReader(of *segment) {
 	}
 }
 
-// Begin says that a record that Append could not take is being sent all the same.
+// Begin says that a record is being sent although Append failed.
 func (s *Spool) Begin(seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,8 +328,7 @@ func (s *Spool) Begin(seq uint64) {
 	s.cursor.begin(seq)
 }
 
-// Done says that a record that was handed out is done with. It will not come again,
-// also after a restart.
+// Done says that a handed-out record is done with. It will not be handed out again, not even after a restart.
 func (s *Spool) Done(seq uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,7 +343,7 @@ func (s *Spool) Done(seq uint64) error {
 	return nil
 }
 
-// removeDone removes the segments that are not needed any more.
+// removeDone removes the segments that are no longer needed.
 func (s *Spool) removeDone() {
 	keep := 0
 	for keep < len(s.segments)-1 && s.segments[keep].records == 0 && s.segments[keep].last <= s.cursor.low {
@@ -369,8 +364,8 @@ func (s *Spool) Configure(maxBytes int64, policy SyncPolicy, interval time.Durat
 	s.opts.MaxBytes, s.opts.Sync, s.opts.Interval = maxBytes, policy, interval
 }
 
-// Usage returns how many records wait to be handed out, their bytes as the user
-// counts, and the bytes of all files.
+// Usage returns the number of records that wait to be handed out, their bytes as the user counts them, and the bytes of
+// all files.
 func (s *Spool) Usage() (records, bytes int, disk int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -381,8 +376,7 @@ func (s *Spool) Usage() (records, bytes int, disk int64) {
 	return records, bytes, s.diskBytes()
 }
 
-// written syncs the log if the policy says so. A failure to sync does not undo the
-// write.
+// written syncs the log according to the policy. A failed sync does not undo the write.
 func (s *Spool) written() {
 	switch {
 	case s.opts.Sync == SyncAlways:
@@ -400,7 +394,7 @@ func (s *Spool) syncLater() {
 	if closed {
 		return
 	}
-	err := s.sync(index) // without the lock, for it may take long
+	err := s.sync(index) // without the lock, since it may take long
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -408,7 +402,7 @@ func (s *Spool) syncLater() {
 	}
 }
 
-// synced reports the first of several failures in a row.
+// synced logs the first of several failures in a row.
 func (s *Spool) synced(err error) {
 	if err != nil && !s.unsynced {
 		level.Warn(s.opts.Logger).Log("msg", "cannot sync the queue to disk: a power failure may lose some of it", "err", err)
@@ -416,13 +410,13 @@ func (s *Spool) synced(err error) {
 	s.unsynced = err != nil
 }
 
-// sync makes the segment of that index, and the cursor, survive a power failure.
-// Those before it are synced when they are closed.
+// sync makes the segment with that index, and the cursor, survive a power failure. Earlier segments are synced when
+// they are closed.
 func (s *Spool) sync(index int) error {
 	for _, name := range []string{segmentName(s.dir, index), s.dir} {
 		file, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // done with meanwhile
+			continue // done with and removed in the meantime
 		}
 		if err != nil {
 			return err
@@ -436,8 +430,7 @@ func (s *Spool) sync(index int) error {
 	return s.cursor.file.Sync()
 }
 
-// Close ends the use of the spool. Records that are not done with stay for the
-// next Open.
+// Close closes the spool. Records that are not done with stay for the next Open.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -460,5 +453,5 @@ func (s *Spool) release() error {
 	if s.cursor != nil {
 		errs = append(errs, s.cursor.file.Sync(), s.cursor.file.Close())
 	}
-	return errors.Join(append(errs, s.lock.Close())...) // which unlocks
+	return errors.Join(append(errs, s.lock.Close())...) // closing it also releases the lock
 }

@@ -74,7 +74,7 @@ func TestOrder(t *testing.T) {
 	require.Zero(t, size)
 }
 
-// What is done with does not come back, the rest does, in order.
+// Records that are done with do not return; the remaining ones do, in order.
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, someOptions())
@@ -115,7 +115,7 @@ func TestLocked(t *testing.T) {
 	open(t, dir, someOptions())
 }
 
-// copyDir is what is on disk when the process is killed now.
+// copyDir copies the state of the disk as if the process were killed now.
 func copyDir(t *testing.T, from string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -135,8 +135,8 @@ func newestFile(t *testing.T, dir string) (name string, content []byte) {
 	return name, content
 }
 
-// A kill may leave any part of the last write: what was whole before stays, the
-// rest is cut off with a message, and the spool goes on.
+// A kill may leave any part of the last write: complete records stay, the remainder is cut off with a message, and the
+// spool continues.
 func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, someOptions())
@@ -263,7 +263,7 @@ func TestFull(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooBig)
 	s.Configure(64<<20, SyncAlways, time.Second)
 	add(t, s, strings.Repeat("q", 2<<20))
-	for { // the window allows no more than this at a time
+	for { // the window bounds the records handed out at a time
 		r, _, ok := s.Next()
 		if !ok {
 			break
@@ -289,8 +289,8 @@ func TestWindow(t *testing.T) {
 	require.Len(t, take(t, s), 10)
 }
 
-// A disk that is full is an error and nothing worse; what could not be written is
-// handed out once although its write may have got through in the end.
+// A full disk only causes an error; a record that could not be written is handed out once, even if its write succeeded
+// in the end.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=400k"); err != nil {

@@ -17,8 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// newCluster returns the service that components share their work by. It is
-// there also without a cluster, as a cluster of one node.
+// newCluster returns the service by which components share their work. Without a cluster it is a cluster of one node.
 func newCluster(f clusterFlags, listenAddr string, logger log.Logger, metrics prometheus.Registerer,
 	tracer trace.TracerProvider) (*cluster.Service, error) {
 	_, port, err := net.SplitHostPort(listenAddr)
@@ -69,8 +68,7 @@ func (f clusterFlags) advertised(port string, logger log.Logger) string {
 	return net.JoinHostPort(addr.String(), port)
 }
 
-// peers returns a function that finds nodes to join, or nil where none are
-// named.
+// peers returns a function that finds nodes to join, or nil if no nodes are configured.
 func (f clusterFlags) peers(port string, logger log.Logger) (func() ([]string, error), error) {
 	switch {
 	case len(f.joinAddresses) > 0:
@@ -96,8 +94,8 @@ func (f clusterFlags) peers(port string, logger log.Logger) (func() ([]string, e
 	}, nil
 }
 
-// staticPeers returns the addresses of nodes by name: an address is taken as it
-// is, another name is looked up in the DNS as an SRV record.
+// staticPeers returns the addresses of nodes by name: an address is used directly, and any other name is looked up in
+// the DNS as an SRV record.
 func staticPeers(names []string, port string) []string {
 	var addrs []string
 	for _, name := range names {

@@ -1,12 +1,11 @@
 package main
 
-// The components of the Agent, but for its pyroscope.ebpf: component/all would
-// register that, too.
+// The components of the Agent, except its pyroscope.ebpf, which component/all would also register.
 
 import (
 	_ "github.com/headwater/headwater/integration/agent/ebpf"
 
-	// The kinds of service discovery that discovery.* and prometheus.* are about.
+	// The kinds of service discovery for discovery.* and prometheus.*.
 	_ "github.com/grafana/loki/clients/pkg/promtail/discovery/consulagent"
 	_ "github.com/prometheus/prometheus/discovery/install"
 

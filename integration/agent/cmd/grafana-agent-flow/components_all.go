@@ -2,10 +2,9 @@
 
 package main
 
-// The Agent's components that have to do with metrics, logs and traces, by the
-// build tag allcomponents: they double the time to build. prometheus.exporter.cadvisor
-// is not among them: runc, which it uses, does not compile with the version of
-// cilium/ebpf that the profiler needs.
+// The Agent's components for metrics, logs and traces, with the build tag allcomponents: they double the build time.
+// prometheus.exporter.cadvisor is not included: runc, which it uses, does not compile with the version of cilium/ebpf
+// that the profiler needs.
 
 import (
 	_ "github.com/grafana/agent/component/faro/receiver"

@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// runFlags are those of grafana-agent-flow run. Names and defaults are the
-// Agent's.
+// runFlags are the flags of grafana-agent-flow run. Their names and defaults are the Agent's.
 type runFlags struct {
 	listenAddr       string
 	memoryAddr       string

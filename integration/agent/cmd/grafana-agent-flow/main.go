@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	// Certificate authorities for systems that bring none, as in the Agent.
+	// Certificate authorities for systems that have none, as in the Agent.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
-// version is that of the Agent, which a release of it gets from the linker.
+// version is the Agent's version, which the linker sets in a release of the Agent.
 const version = "v0.40.0"
 
 func main() {
@@ -22,7 +22,7 @@ func main() {
 		build.Version = version
 	}
 	if os.Getenv("AGENT_MODE") == "" {
-		os.Setenv("AGENT_MODE", "flow") // for the User-Agent of what the Agent sends
+		os.Setenv("AGENT_MODE", "flow") // for the User-Agent of the Agent's requests
 	}
 	prometheus.MustRegister(build.NewCollector("agent"))
 	if command().Execute() != nil {
@@ -42,7 +42,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// convertCommand says what to do instead.
+// convertCommand refers the user to the Agent's own command.
 func convertCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "convert",

@@ -53,7 +53,7 @@ it is interrupted. SIGHUP and GET or POST /-/reload load the configuration again
 	return cmd
 }
 
-// program is the Agent's runtime and what it needs to load a configuration.
+// program is the Agent's runtime, with the objects that loading a configuration needs.
 type program struct {
 	path    string
 	logger  log.Logger
@@ -98,8 +98,7 @@ func run(ctx context.Context, flags runFlags, path string) error {
 	return p.runConfig(ctx)
 }
 
-// services returns what components share, in the order in which the Agent starts
-// it.
+// services returns the services that components share, in the order in which the Agent starts them.
 func (p *program) services(flags runFlags, logger *logging.Logger, tracer *tracing.Tracer) ([]service.Service, error) {
 	metrics := prometheus.DefaultRegisterer
 	var err error
@@ -202,14 +201,14 @@ func (p *program) read() (*flow.Source, error) {
 	return flow.ParseSources(texts)
 }
 
-// explain prints what is wrong with a configuration.
+// explain prints the errors in a configuration.
 func explain(source *flow.Source, err error) error {
 	var diags diag.Diagnostics
 	if !errors.As(err, &diags) {
 		return err
 	}
 	printer := diag.NewPrinter(diag.PrinterConfig{Color: !color.NoColor, ContextLinesBefore: 1, ContextLinesAfter: 1})
-	_ = printer.Fprint(os.Stderr, source.RawConfigs(), diags) // there is nowhere else to report it
+	_ = printer.Fprint(os.Stderr, source.RawConfigs(), diags) // there is no other place to report the error
 	fmt.Fprintln(os.Stderr)
 	return errors.New("could not perform the initial load successfully")
 }

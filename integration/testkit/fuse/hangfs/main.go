@@ -1,13 +1,11 @@
-// Command hangfs mounts a FUSE file system with the files of a folder, which answers
-// until it is told not to:
+// Command hangfs mounts a FUSE file system with the files of a folder, and answers requests until it is told to hang:
 //
 //	hangfs MOUNTPOINT FOLDER
 //
-// Each line of its input is a command, "hang" or "answer", and each is confirmed by a
-// line. While it hangs it takes requests and keeps them, as a server does whose network is
-// gone: no signal ends the wait for an answer then, not even SIGKILL. It ends with its
-// input; who waits for it has an error then. It speaks the kernel's protocol itself (Linux,
-// include/uapi/linux/fuse.h): libraries for it answer always.
+// Each line of its input is a command, "hang" or "answer", and the command confirms each with a line. While it hangs it
+// receives requests without answering, like a server whose network is down: no signal ends the wait for an answer then,
+// not even SIGKILL. The command ends at the end of its input; waiting processes then get an error. It speaks the
+// kernel's protocol itself (Linux, include/uapi/linux/fuse.h), because libraries for the protocol always answer.
 package main
 
 import (
@@ -23,14 +21,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// server serves a root directory that has files. Nothing that it says is cached.
+// server serves a root directory with files. The kernel caches none of its answers.
 type server struct {
 	fd    int
 	files []file
 
 	mu    sync.Mutex
 	hangs bool
-	kept  [][]byte // requests that came meanwhile
+	kept  [][]byte // requests received while it hangs
 }
 
 type file struct {
@@ -80,7 +78,7 @@ func mount(dir, folder string) (*server, error) {
 	return s, nil
 }
 
-// serve answers for as long as the file system is mounted.
+// serve answers requests as long as the file system is mounted.
 func (s *server) serve() {
 	buf := make([]byte, 1<<20)
 	for {
@@ -99,7 +97,7 @@ func (s *server) serve() {
 	}
 }
 
-// take answers a request, or keeps it.
+// take answers a request, or keeps it while the server hangs.
 func (s *server) take(request []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +108,7 @@ func (s *server) take(request []byte) {
 	s.answer(request)
 }
 
-// tell lets the server hang, or answer what it has kept and all that comes.
+// tell makes the server hang, or makes it answer the kept requests and all further ones.
 func (s *server) tell(hang bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +119,7 @@ func (s *server) tell(hang bool) {
 	}
 }
 
-// Operations that are answered; enum fuse_opcode.
+// Operations with an answer; enum fuse_opcode.
 const (
 	opLookup      = 1
 	opForget      = 2
@@ -145,7 +143,7 @@ func (s *server) answer(request []byte) {
 	op, unique, node := order.Uint32(request[4:]), order.Uint64(request[8:]), order.Uint64(request[16:])
 	body := request[headerSize:]
 	switch op {
-	case opForget, opInterrupt, opBatchForget: // nobody waits for an answer
+	case opForget, opInterrupt, opBatchForget: // these get no answer
 	case opInit:
 		out := make([]byte, 64)
 		order.PutUint32(out, 7)
@@ -203,12 +201,12 @@ func (s *server) attr(node uint64) []byte {
 	return out
 }
 
-// reply writes struct fuse_out_header and what follows it.
+// reply writes struct fuse_out_header and the body.
 func (s *server) reply(unique uint64, errno unix.Errno, body []byte) {
 	order := binary.NativeEndian
 	out := make([]byte, 16, 16+len(body))
 	order.PutUint32(out, uint32(16+len(body)))
 	order.PutUint32(out[4:], uint32(-int32(errno)))
 	order.PutUint64(out[8:], unique)
-	_, _ = unix.Write(s.fd, append(out, body...)) // fails if who asked is gone
+	_, _ = unix.Write(s.fd, append(out, body...)) // fails if the requesting process has ended
 }

@@ -1,9 +1,9 @@
-// Package archive keeps rounds of profiles on disk, one file a round, within a number of bytes. In memory it has the
-// times and the size of each.
+// Package archive keeps rounds of profiles on disk, one file per round, within a number of bytes. In memory it keeps
+// only the times and the size of each round.
 //
-// A file is written under another name and then renamed, so that a program that is killed leaves it whole or not at
-// all. It is not synced: a host that fails may leave the newest files torn. Checksums find those, and one that is torn
-// is left out.
+// A file is written under a temporary name and then renamed, so that a killed program leaves either a complete file or
+// none. Files are not synced: after a crash of the host the newest files may be torn. Checksums detect torn files,
+// which are left out.
 package archive
 
 import (
@@ -22,16 +22,16 @@ import (
 const (
 	suffix    = ".round"
 	tmpSuffix = ".tmp"
-	block     = 4096 // bytes: a file takes a multiple of them on disk
+	block     = 4096 // bytes: a file takes a multiple of this on disk
 )
 
-// ErrGone says that a round is not kept any more, or cannot be read: Rounds does not name it again.
+// ErrGone says that a round is no longer kept, or cannot be read: Rounds no longer returns it.
 var ErrGone = errors.New("a round on disk is gone")
 
-// ErrTooBig says that a round is larger than all rounds may be.
+// ErrTooBig says that a round is larger than the limit for all rounds.
 var ErrTooBig = errors.New("the round is larger than the limit")
 
-// Round is when a round was, in ms since 1970. Two rounds of an archive differ in it.
+// Round is the time of a round, in ms since 1970. No two rounds of an archive have the same times.
 type Round struct{ Start, End int64 }
 
 func (r Round) name() string {
@@ -51,17 +51,17 @@ func parseName(name string) (r Round, ok bool) {
 type file struct {
 	Round
 	bytes int64 // on disk
-	bad   bool  // it cannot be read; it takes its bytes until its turn to go
+	bad   bool  // it cannot be read; it counts as used space until it is removed
 }
 
-// Archive is a directory of rounds, whose profiles are described by a T, a type that JSON can hold. It is safe for
+// Archive is a directory of rounds. A T, a type that JSON can encode, describes each profile. An Archive is safe for
 // concurrent use; calls of Write wait for each other.
 type Archive[T any] struct {
 	dir     string
 	damaged func(path string, err error)
 
 	writing   sync.Mutex // held while files are written and removed
-	reading   sync.Mutex // held while a file is read: a disk that hangs holds up one thread of the program
+	reading   sync.Mutex // held while a file is read: an unresponsive disk blocks only one thread
 	unpackers sync.Pool
 
 	mu       sync.Mutex // never held while the disk is used
@@ -70,9 +70,9 @@ type Archive[T any] struct {
 	bytes    int64
 }
 
-// Open reads which rounds a directory has, and makes it if it does not exist. Rounds beyond maxBytes go, the oldest
-// first. damaged, which must not call the archive, is told once of each file that cannot be read or is not
-// the archive's.
+// Open lists the rounds in a directory, and creates it if it does not exist. It removes the oldest rounds beyond
+// maxBytes. It calls damaged, which must not call the archive, once for each file that cannot be read or does not
+// belong to the archive.
 func Open[T any](dir string, maxBytes int64, damaged func(path string, err error)) (*Archive[T], error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func Open[T any](dir string, maxBytes int64, damaged func(path string, err error
 	return a, a.SetMaxBytes(maxBytes)
 }
 
-// found takes a file of the directory into the list, or removes what an end of the program has left half written.
+// found adds a file of the directory to the list. It removes a file that an interrupted write has left.
 func (a *Archive[T]) found(entry fs.DirEntry) {
 	path := filepath.Join(a.dir, entry.Name())
 	info, err := entry.Info()
@@ -109,10 +109,10 @@ func (a *Archive[T]) found(entry fs.DirEntry) {
 	}
 }
 
-// onDisk returns what a file of that size takes.
+// onDisk returns the disk space of a file of that size.
 func onDisk(size int64) int64 { return max(1, (size+block-1)/block) * block }
 
-// SetMaxBytes changes how many bytes the files may take. The oldest ones that are too many go.
+// SetMaxBytes changes the limit for the bytes of all files, and removes the oldest files beyond it.
 func (a *Archive[T]) SetMaxBytes(bytes int64) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
@@ -122,7 +122,7 @@ func (a *Archive[T]) SetMaxBytes(bytes int64) error {
 	return a.makeRoom(0)
 }
 
-// makeRoom removes the oldest files until there is room for bytes. The caller holds a.writing.
+// makeRoom removes the oldest files until bytes more fit. The caller holds a.writing.
 func (a *Archive[T]) makeRoom(bytes int64) error {
 	for {
 		oldest, ok := a.excess(bytes)
@@ -136,7 +136,7 @@ func (a *Archive[T]) makeRoom(bytes int64) error {
 	}
 }
 
-// excess returns the oldest round, if there is no room for bytes.
+// excess returns the oldest round if bytes more do not fit.
 func (a *Archive[T]) excess(bytes int64) (oldest Round, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,7 +146,7 @@ func (a *Archive[T]) excess(bytes int64) (oldest Round, ok bool) {
 	return a.files[0].Round, true
 }
 
-// forget takes a file off the list.
+// forget removes a file from the list.
 func (a *Archive[T]) forget(r Round) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +154,7 @@ func (a *Archive[T]) forget(r Round) {
 	switch {
 	case at < 0:
 		return
-	case at == 0: // as nearly always: all others stay where they are
+	case at == 0: // nearly always the first: no copying
 		a.bytes -= a.files[0].bytes
 		a.files = a.files[1:]
 	default:
@@ -163,14 +163,14 @@ func (a *Archive[T]) forget(r Round) {
 	}
 }
 
-// Usage is what an archive holds.
+// Usage describes the contents of an archive.
 type Usage struct {
 	Rounds          int
 	Bytes, MaxBytes int64
-	First, Last     Round // the oldest and the newest, if there are rounds
+	First, Last     Round // oldest and newest round, if there are any
 }
 
-// Usage returns what the archive holds.
+// Usage returns the usage of the archive.
 func (a *Archive[T]) Usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,8 +181,8 @@ func (a *Archive[T]) Usage() Usage {
 	return u
 }
 
-// Rounds returns the rounds that ended after from and not after to, in ms since 1970, oldest first: the newest ones,
-// whose files have maxBytes together at most.
+// Rounds returns the rounds that ended after from and not after to, in ms since 1970, oldest first. It returns only the
+// newest rounds whose files have at most maxBytes in total.
 func (a *Archive[T]) Rounds(from, to, maxBytes int64) (rounds []Round) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,7 +199,7 @@ func (a *Archive[T]) Rounds(from, to, maxBytes int64) (rounds []Round) {
 	return rounds
 }
 
-// failed takes note that the file of a round could not be read, and returns what the reader returns.
+// failed records that the file of a round could not be read, and returns the error for the reader.
 func (a *Archive[T]) failed(r Round, err error) error {
 	path := filepath.Join(a.dir, r.name())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -210,19 +210,19 @@ func (a *Archive[T]) failed(r Round, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrGone, path, err)
 }
 
-// markBad notes that a file cannot be read, and reports whether that is news.
+// markBad marks a file as unreadable, and reports whether it was not marked before.
 func (a *Archive[T]) markBad(r Round) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.IndexFunc(a.files, func(f file) bool { return f.Round == r })
-	if at < 0 || a.files[at].bad { // less than 0: it had to make room
+	if at < 0 || a.files[at].bad { // less than 0: it has been removed to make room
 		return false
 	}
 	a.files[at].bad = true
 	return true
 }
 
-// add takes a file into the list that was written just now.
+// add adds a newly written file to the list.
 func (a *Archive[T]) add(fresh file) {
 	a.forget(fresh.Round)
 	a.mu.Lock()

@@ -103,7 +103,7 @@ func filesIn(t testing.TB, dir string) int {
 	return len(list)
 }
 
-// Each kind of damage costs the file that has it, and is told once.
+// Each kind of damage only affects its own file, and is reported once.
 func TestDamagedFilesAreLeftOut(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{
 		"empty":         func([]byte) []byte { return nil },
@@ -180,7 +180,7 @@ func TestFilesThatSomebodyRemoves(t *testing.T) {
 	require.Len(t, read(t, a, write(t, a, 30, "y")), 2, "the directory is made again")
 }
 
-// While a file hangs that somebody reads, rounds are written, and questions about what there is are answered.
+// While a read of a file hangs, rounds are written, and the archive's other methods answer.
 func TestReadsThatHang(t *testing.T) {
 	dir := t.TempDir()
 	a, _ := open(t, dir, 2*block)
@@ -198,7 +198,7 @@ func TestReadsThatHang(t *testing.T) {
 	write(t, a, 30, "y")
 	require.Equal(t, []Round{hung, {15, 30}}, a.Rounds(0, 100, much))
 	require.Equal(t, 2, a.Usage().Rounds)
-	w, err := os.OpenFile(path, os.O_WRONLY, 0) // waits for one who reads
+	w, err := os.OpenFile(path, os.O_WRONLY, 0) // waits for a reader
 	require.NoError(t, err)
 	write(t, a, 45, "z") // removes it
 	require.NoError(t, w.Close())
@@ -207,7 +207,7 @@ func TestReadsThatHang(t *testing.T) {
 	}
 }
 
-// A disk without room leaves nothing behind.
+// A full disk leaves no partial files.
 func TestFailingWrites(t *testing.T) {
 	dir := t.TempDir()
 	a, _ := open(t, dir, much)
@@ -222,7 +222,7 @@ func TestFailingWrites(t *testing.T) {
 	require.Error(t, err)
 }
 
-// FuzzReadHeader reads files of others. What it takes for profiles lies within the file.
+// FuzzReadHeader reads untrusted files. All profiles that it finds are within the file.
 func FuzzReadHeader(f *testing.F) {
 	head, err := encodeHeader([]Profile[about]{{about{"a"}, []byte("data")}, {about{"b"}, nil}})
 	require.NoError(f, err)

@@ -15,13 +15,13 @@ import (
 	"sync"
 )
 
-// A file begins with magic, and the size of the header in 4 bytes, big-endian. The header is JSON, compressed by gzip,
-// whose checksum it has. The data of the profiles follows, in their order.
+// A file starts with magic and the size of the header in 4 bytes, big-endian. The header is JSON, compressed with gzip,
+// which adds a checksum. The data of the profiles follows, in their order.
 const (
 	magic      = "hwround1"
 	beforeHead = len(magic) + 4
 	maxHead    = 16 << 20 // compressed
-	maxText    = 64 << 20 // and not
+	maxText    = 64 << 20 // decompressed
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -38,7 +38,7 @@ type described[T any] struct {
 	Sum   uint32 `json:"sum"` // CRC-32C of the data
 }
 
-// Profile is one of those to keep.
+// Profile is a profile to write.
 type Profile[T any] struct {
 	About T
 	Data  []byte
@@ -55,7 +55,7 @@ type Stored[T any] struct {
 	holder *Archive[T]
 }
 
-// Write keeps a round. The oldest ones go as far as there is no room for it.
+// Write writes a round. It removes the oldest rounds as needed to make room.
 func (a *Archive[T]) Write(r Round, profiles []Profile[T]) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
@@ -74,7 +74,7 @@ func (a *Archive[T]) Write(r Round, profiles []Profile[T]) error {
 		return err
 	}
 	err = a.writeFile(r, head, profiles)
-	if errors.Is(err, fs.ErrNotExist) { // somebody has removed the directory
+	if errors.Is(err, fs.ErrNotExist) { // the directory has been removed
 		if err = os.MkdirAll(a.dir, 0o700); err == nil {
 			err = a.writeFile(r, head, profiles)
 		}
@@ -86,7 +86,7 @@ func (a *Archive[T]) Write(r Round, profiles []Profile[T]) error {
 	return nil
 }
 
-// encodeHeader returns what a file begins with.
+// encodeHeader returns the first part of a file.
 func encodeHeader[T any](profiles []Profile[T]) ([]byte, error) {
 	var head header[T]
 	for _, p := range profiles {
@@ -111,7 +111,7 @@ func encodeHeader[T any](profiles []Profile[T]) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writeFile writes the file of a round under another name and renames it.
+// writeFile writes the file of a round under a temporary name and renames it.
 func (a *Archive[T]) writeFile(r Round, head []byte, profiles []Profile[T]) (err error) {
 	f, err := os.CreateTemp(a.dir, "*"+tmpSuffix)
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *Archive[T]) writeFile(r Round, head []byte, profiles []Profile[T]) (err
 	return os.Rename(f.Name(), filepath.Join(a.dir, r.name()))
 }
 
-// Read returns what a round has, without the data of the profiles. Its error is ErrGone.
+// Read returns the profiles of a round, without their data. Its error is ErrGone.
 func (a *Archive[T]) Read(r Round) ([]Stored[T], error) {
 	packed, size, err := a.readPacked(r)
 	if err != nil {
@@ -190,7 +190,7 @@ func packedHeader(f io.Reader, size int64) ([]byte, error) {
 	return packed, nil
 }
 
-// readHeader returns the profiles of a file of that size.
+// readHeader returns the profiles of a file whose size is size.
 func readHeader[T any](packed []byte, size int64, unpackers *sync.Pool) ([]Stored[T], error) {
 	head, err := decodeHeader[T](packed, unpackers)
 	if err != nil {
@@ -208,7 +208,7 @@ func readHeader[T any](packed []byte, size int64, unpackers *sync.Pool) ([]Store
 	return stored, nil
 }
 
-// unpacker is what decoding a header takes, for the next one to use again.
+// unpacker holds reusable buffers for decoding a header.
 type unpacker struct {
 	zip  gzip.Reader
 	text bytes.Buffer

@@ -1,4 +1,4 @@
-// Package tracing has dskit's spans, but nothing that exports them.
+// Package tracing has dskit's spans, but does not export them.
 package tracing
 
 import (

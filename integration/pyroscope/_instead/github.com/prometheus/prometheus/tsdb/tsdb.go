@@ -1,4 +1,4 @@
-// Package tsdb has what Pyroscope uses of Prometheus' package tsdb: the time ranges of blocks.
+// Package tsdb has the parts of Prometheus' package tsdb that Pyroscope uses: the time ranges of blocks.
 package tsdb
 
 import (
@@ -13,12 +13,12 @@ type BlockMeta struct {
 	MinTime, MaxTime int64
 }
 
-// Overlaps are blocks that begin before an earlier one ends.
+// Overlaps are blocks that start before an earlier block ends.
 type Overlaps []BlockMeta
 
 func (o Overlaps) String() string { return fmt.Sprint([]BlockMeta(o)) }
 
-// OverlappingBlocks returns the blocks that begin before an earlier one ends. They must be sorted by their beginnings.
+// OverlappingBlocks returns the blocks that start before an earlier block ends. They must be sorted by start.
 func OverlappingBlocks(blocks []BlockMeta) Overlaps {
 	var found Overlaps
 	for i := 1; i < len(blocks); i++ {

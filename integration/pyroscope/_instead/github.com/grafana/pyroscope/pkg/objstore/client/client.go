@@ -1,4 +1,4 @@
-// Package client makes buckets. It stands in for Pyroscope's, which can make buckets of clouds too.
+// Package client makes buckets. It replaces Pyroscope's package, which also supports cloud buckets.
 package client
 
 import (
@@ -12,16 +12,16 @@ import (
 // Filesystem is the backend of buckets that are folders.
 const Filesystem = "filesystem"
 
-// StorageBackendConfig says which bucket is wanted.
+// StorageBackendConfig selects a bucket.
 type StorageBackendConfig struct {
 	Backend    string
 	Filesystem filesystem.Config
 }
 
-// Config says which bucket is wanted.
+// Config selects a bucket.
 type Config struct{ StorageBackendConfig }
 
-// NewBucket returns a bucket that is a folder.
+// NewBucket returns a bucket in a folder.
 func NewBucket(_ context.Context, config Config, _ string) (objstore.Bucket, error) {
 	if config.Backend != Filesystem {
 		return nil, fmt.Errorf("storage backend %q is left out of this build", config.Backend)

@@ -1,4 +1,4 @@
-// Package v1 has what Pyroscope uses of Prometheus' web server: the structure of a version.
+// Package v1 has the parts of Prometheus' web server that Pyroscope uses: the structure of a version.
 package v1
 
 // PrometheusVersion says which version of a program runs.
