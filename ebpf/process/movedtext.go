@@ -37,7 +37,7 @@ const (
 // comparisons without success, the memory counts as something else.
 const (
 	minDoubtPause = 10 * time.Millisecond
-	maxDoubts     = 12
+	maxDoubts     = 7
 )
 
 // doubts counts the attempts to find a process's text in memory that is in place of it.
@@ -102,7 +102,7 @@ func (p *Process) overText(m *procfs.Mapping) *mapping {
 // inDoubt cuts a new mapping that overlaps a file's text. The parts in place of text are in doubt. inDoubt then takes
 // over m's reference. It returns nil for all other mappings.
 func (s *state) inDoubt(p *Process, m located) []located {
-	if !mayBeMoved(&m.Mapping, m.exe) {
+	if !mayBeMoved(&m.Mapping, m.exe) || p.doubts.scans >= maxDoubts {
 		return nil
 	}
 	over := p.overText(&m.Mapping)
@@ -258,8 +258,8 @@ func (s *textSearch) piecesOf(e *Executable, of *procfs.Mapping, m *located) (be
 	var biases []uint64
 	for i := range s.maps {
 		o := &s.maps[i]
-		if o.Inode != of.Inode || o.Dev != of.Dev {
-			continue
+		if o.Inode != of.Inode || o.Dev != of.Dev || o.Perms&procfs.Exec != 0 {
+			continue // text alone may be mapped once more, as V8's builtins are next to the code that it makes
 		}
 		if bias, ok := file.Bias(o.Start, o.End, o.Offset); ok && !slices.Contains(biases, bias) {
 			biases = append(biases, bias)

@@ -115,10 +115,9 @@ func inSeconds(cmd *exec.Cmd, seconds string) *exec.Cmd {
 	return cmd
 }
 
-// TestSameInstant compares the stacks of many programs with those that libgcc's
-// unwinder finds in the very same thread at the very same instruction.
+// TestSameInstant compares the stacks of many programs with the stacks that libgcc's unwinder finds in the same thread
+// at the same instruction. It runs alone: its programs have the names of the programs of TestRules.
 func TestSameInstant(t *testing.T) {
-	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "gcc", "g++", "fio", "xz", "node", "openssl", "clang-19", "rustc")
 	all, built, slot, seconds, frames := rules(), programs(), slotSeconds, "2", 20000

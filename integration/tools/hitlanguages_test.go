@@ -99,6 +99,9 @@ func checkWrites(t testing.TB, p *profile.Profile, writes string, unready float6
 	much, little, others, all := bytesOfHits(p, writes)
 	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f without the functions, %.0f in all",
 		much, little, others, all)
+	if lost := bytesWithoutRow(p); lost > all/20 { // that does not come from a late start
+		t.Errorf("%.0f of %.0f bytes have stacks that end with no_row", lost, all)
+	}
 	all -= min(others, unready*all)
 	if math.Mod(much, muchOfHits) != 0 || math.Mod(little, littleOfHits) != 0 {
 		t.Errorf("%.0f bytes of writesMuch, %.0f of writesLittle: some are of the other", much, little)
@@ -160,4 +163,17 @@ func functionsOf(s *profile.Sample) string {
 		}
 	}
 	return names
+}
+
+// bytesWithoutRow adds up the bytes of stacks that end where no rule leads on.
+func bytesWithoutRow(p *profile.Profile) (bytes float64) {
+	for _, s := range p.Sample {
+		outermost := s.Location[max(0, len(s.Location)-2):] // the last one may be the name of the process
+		if slices.ContainsFunc(outermost, func(l *profile.Location) bool {
+			return strings.HasPrefix(l.Line[0].Function.Name, "[incomplete: no_row ")
+		}) {
+			bytes += float64(s.Value[len(s.Value)-1])
+		}
+	}
+	return bytes
 }
