@@ -95,7 +95,7 @@ func counterRecipe() recipe {
 	return recipe{
 		section: "A counter",
 		edits: []edit{
-			{"ebpf/profile/stats.go", "Profiled uint64            // samples in profiles that were collected",
+			{"ebpf/profile/stats.go", "Profiled uint64            // samples in collected profiles",
 				"\tKernelFrames uint64 // frames in the kernel"},
 			{"ebpf/profile/stats.go", "func(s *Stats) *map[string]uint64 { return &s.Outcomes }),",
 				"\t\tcounter.One(counter.Total, \"pyroscope_ebpf_kernel_frames_total\", \"kernel_frames\",\n" +
