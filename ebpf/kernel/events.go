@@ -14,8 +14,7 @@ import (
 // events are the perf events of one kind, one for each CPU and for all tasks. Each takes a sample after every period
 // events on its CPU.
 type events struct {
-	period uint64
-	byCPU  map[int]*perfEvent
+	byCPU map[int]*perfEvent
 }
 
 // eventOf returns the software event of a kind, and the BPF program that sets the kind of its samples.
@@ -67,7 +66,6 @@ func (p *Profiler) SetEvents(k kind.Kind, period uint64) error {
 			errs = append(errs, fmt.Errorf("sample %s: %w", k, err))
 		}
 	}
-	of.period = period
 	errs = append(errs, of.drop(func(cpu int) bool { return !slices.Contains(cpus, cpu) }))
 	return errors.Join(errs...)
 }
@@ -75,9 +73,6 @@ func (p *Profiler) SetEvents(k kind.Kind, period uint64) error {
 // start starts sampling on a CPU, or changes the period.
 func (e *events) start(attr *unix.PerfEventAttr, cpu, program int) error {
 	if event, ok := e.byCPU[cpu]; ok {
-		if e.period == attr.Sample {
-			return nil
-		}
 		return event.setPeriod(attr.Sample)
 	}
 	event, err := openPerfEvent(attr, cpu)

@@ -15,9 +15,10 @@ import (
 
 // perfEvent is a perf event of one CPU, for all tasks.
 type perfEvent struct {
-	fd  int
-	cpu int
-	ran time.Duration // when alive was called last
+	fd     int
+	cpu    int
+	period uint64        // events, or ns of a clock
+	ran    time.Duration // when alive was called last
 }
 
 func openPerfEvent(attr *unix.PerfEventAttr, cpu int) (*perfEvent, error) {
@@ -26,7 +27,7 @@ func openPerfEvent(attr *unix.PerfEventAttr, cpu int) (*perfEvent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("perf_event_open on CPU %d: %w", cpu, err)
 	}
-	return &perfEvent{fd: fd, cpu: cpu}, nil
+	return &perfEvent{fd: fd, cpu: cpu, period: attr.Sample}, nil
 }
 
 // clockAttr describes the sampling event: the CPU's clock, with a fixed period.
@@ -69,12 +70,17 @@ func (e *perfEvent) disable() error {
 	return nil
 }
 
-// setPeriod changes the sampling period: events, or ns of a clock.
+// setPeriod changes the sampling period: events, or ns of a clock. The kernel would interrupt the CPU and start the
+// period again, so an equal period changes nothing.
 func (e *perfEvent) setPeriod(period uint64) error {
+	if period == e.period {
+		return nil
+	}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_PERIOD,
 		uintptr(unsafe.Pointer(&period))); errno != 0 {
 		return fmt.Errorf("set the period of CPU %d's perf event to %d: %w", e.cpu, period, errno)
 	}
+	e.period = period
 	return nil
 }
 
