@@ -78,7 +78,7 @@ func completeProcess(_ *cobra.Command, args []string, begun string) ([]string, c
 }
 
 // processes lists the processes of this host that have a command line, newest first, as completions of the last element
-// of the comma-separated list begun.
+// of the comma-separated list that the user has started to type.
 func processes(begun string) (found []string) {
 	const most = 60 // characters of a command
 	before := begun[:strings.LastIndexByte(begun, ',')+1]

@@ -1,9 +1,6 @@
 package process
 
-import (
-	"debug/elf"
-	"encoding/binary"
-)
+import "debug/elf"
 
 // endings are the instructions that set the first argument, the exit status, before the call that ends the process.
 var endings = [][]byte{
@@ -21,14 +18,9 @@ func (v *View) EndsProcess(pc uint64) bool {
 	if !ok || m.remote || v.Machine() != elf.EM_X86_64 {
 		return false
 	}
-	words := codeWords{v.tracker.memory(v.pid)}
 	var code [16]byte
-	for i := range 2 {
-		word, ok := words.ReadU64(pc + 8*uint64(i))
-		if !ok {
-			return false
-		}
-		binary.LittleEndian.PutUint64(code[8*i:], word)
+	if _, err := v.tracker.memory(v.pid).ReadAt(code[:], int64(pc)); err != nil {
+		return false
 	}
 	for _, start := range endings {
 		rest := code[len(start):]

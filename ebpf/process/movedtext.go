@@ -88,7 +88,6 @@ func (p *Process) overText(m *procfs.Mapping) *mapping {
 	at, _ := slices.BinarySearchFunc(p.mappings, m.Start, func(old mapping, start uint64) int {
 		return cmp.Compare(old.end, start+1)
 	})
-	at = min(at, len(p.mappings))
 	for _, some := range []mappings{p.added[max(0, len(p.added)-maxOverText):], p.mappings[at:]} {
 		for i := range some[:min(len(some), maxOverText)] {
 			if old := &some[i]; old.start < m.End && old.end > m.Start && old.isText() {

@@ -47,7 +47,7 @@ type Completeness struct {
 	Broken    int64            // value of the incomplete stacks
 	Reasons   map[string]int64 // value of the incomplete stacks, by reason
 	Unnamed   int64            // value of the stacks whose innermost frame has no name
-	Binaries  []Entry          // binaries of these frames, most value first
+	Binaries  []Entry          // binaries of the unnamed frames, most value first
 	Why       map[string]string
 }
 

@@ -31,7 +31,7 @@ type layout struct {
 	boxes []box
 }
 
-// add adds a box that starts at the value begin, and the boxes below it. All of the stacks pass through the box.
+// add adds a box from offset begin on, and the boxes below it. All of the stacks pass through the box.
 func (l *layout) add(stacks []counted, begin int64, b box, zoom []int32) {
 	ended := 0 // number of stacks that end here; they sort first
 	slices.SortFunc(stacks, func(x, y counted) int { return cmp.Compare(frameAt(x, b.depth), frameAt(y, b.depth)) })
@@ -55,7 +55,7 @@ func (l *layout) add(stacks []counted, begin int64, b box, zoom []int32) {
 	}
 }
 
-// children adds the boxes below a box that starts at the value begin, largest first.
+// children adds the boxes below a box from offset begin on, largest first.
 func (l *layout) children(groups [][]counted, begin int64, parent int) {
 	depth := l.boxes[parent].depth
 	column := func(value int64) int { return int(float64(value) / float64(l.total) * float64(l.width)) }

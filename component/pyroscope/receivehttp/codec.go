@@ -60,8 +60,8 @@ func (c codec) Unmarshal(data []byte, message any) error {
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
 }
 
-// messages counts the fields of a message that may be messages, and recursively the fields of these, down to a number
-// of levels.
+// messages counts the fields of a message that may be messages, and recursively the fields of those messages, down to
+// a number of levels.
 func messages(data []byte, levels int) int {
 	count := 0
 	for levels > 0 && len(data) > 0 {
