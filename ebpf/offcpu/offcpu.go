@@ -129,7 +129,7 @@ func New(o Options) *Clock {
 // passes is random: otherwise a program with the same period would be met in the same place each time. The last pass is
 // made when the context is done. Run counts passes that fail.
 func (c *Clock) Run(ctx context.Context, rate func() float64) {
-	defer c.Flush()
+	defer c.finishAll()
 	for {
 		err := c.Pass()
 		period := time.Duration(c.period(rate()) * (0.5 + rand.Float64()))
@@ -233,6 +233,16 @@ func (c *Clock) Flush() {
 		}
 	}
 	c.flushed = true
+}
+
+// finishAll hands all credit to Use after the last pass.
+func (c *Clock) finishAll() {
+	c.Flush()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, q := range c.queues {
+		c.finish(q)
+	}
 }
 
 // readStayed credits threads with the time that passes have added to their marks.

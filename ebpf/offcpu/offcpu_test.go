@@ -171,6 +171,9 @@ func (h *host) CompleteThread(t *kernel.Thread, m sampler.ThreadMemory) *sampler
 	if h.late {
 		m.ReadU64(0)
 	}
+	if t.Outcome != unwind.Unset {
+		return &sampler.Sample{Sample: &kernel.Sample{PID: t.PID, TID: t.TID, Outcome: t.Outcome}}
+	}
 	return &sampler.Sample{Sample: &kernel.Sample{
 		PID: t.PID, TID: t.TID, Outcome: unwind.Complete, Regs: t.Regs, User: []kernel.Frame{{Vaddr: t.Regs.PC}},
 	}}
@@ -699,6 +702,44 @@ func TestQueuedThread(t *testing.T) {
 	if s := c.Stats(); s.Time["runnable"] != 43+11 ||
 		s.Time["runnable"]+s.Time["running"]+s.Time["sleeping"] != 2*9*10 {
 		t.Errorf("times %v", s.Time)
+	}
+}
+
+// TestUnseenQueue: the time of a thread that was queued between looks, and that no look has found in the queue, is
+// credited when the thread has ended, when another thread has its ID, and after the last pass of Run.
+func TestUnseenQueue(t *testing.T) {
+	for name, finish := range map[string]func(h *host, c *Clock){
+		"ends": func(h *host, c *Clock) {
+			h.threads = nil
+			h.now += uint64(askAgain)
+			h.pass(t, c, 10)
+		},
+		"another thread": func(h *host, c *Clock) {
+			h.threads[0].Started, h.threads[0].Queued = h.now, 0
+			h.pass(t, c, 10)
+		},
+		"last pass": func(_ *host, c *Clock) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			c.Run(ctx, func() float64 { return 1 })
+		},
+	} {
+		h := &host{}
+		c := newClock(h)
+		h.queued(1, kernel.Running, 1, 100)
+		h.pass(t, c, 10)
+		h.queued(1, kernel.Running, 2, 107)
+		h.pass(t, c, 10)
+		if c.Flush(); len(h.got) != 0 {
+			t.Errorf("%s: credits %v while the thread lives", name, h.got)
+		}
+		finish(h, c)
+		if want := (credit{1, 0, kernel.Runnable, unwind.Moved, 7, ""}); len(h.got) != 1 || h.got[0] != want {
+			t.Errorf("%s: credits %v, want %v", name, h.got, want)
+		}
+		if s := c.Stats(); s.Time["runnable"] != 7 {
+			t.Errorf("%s: times %v", name, s.Time)
+		}
 	}
 }
 

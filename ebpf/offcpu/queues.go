@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // A look displaces the thread that runs on the CPU where the reader comes to run. So looks show where threads are
@@ -11,11 +14,15 @@ import (
 
 // queue is the time that one thread was queued for a CPU.
 type queue struct {
-	started uint64
-	counted time.Duration // by the kernel, until the last look
-	owed    time.Duration // part of counted that no place has got; negative if places got more in advance
-	place   *thread       // where it was last queued, with its share; nil if not seen there, or a known thread
-	looked  uint64        // the number of the last pass that has looked at it
+	pid, tid uint32
+	cpu      uint32 // where the thread has run last
+	comm     string
+	target   *target.Target
+	started  uint64
+	counted  time.Duration // by the kernel, until the last look
+	owed     time.Duration // part of counted that no place has got; negative if places got more in advance
+	place    *thread       // where it was last queued, with its share; nil if not seen there, or a known thread
+	looked   uint64        // the number of the last pass that has looked at it
 }
 
 // muchOwed is how long a thread must have been queued for a look that displaces it to count as its place in the queue.
@@ -29,13 +36,16 @@ func (p *pass) queueOf(t *kernel.Thread) *queue {
 	}
 	q := p.queues[t.TID]
 	if q == nil || q.started != t.Started {
-		q = &queue{started: t.Started, counted: t.Queued}
+		if q != nil {
+			p.finish(q)
+		}
+		q = &queue{pid: t.PID, tid: t.TID, started: t.Started, counted: t.Queued}
 		if p.before != 0 && t.Started >= p.before { // it has started since the last pass
 			q.counted = 0
 		}
 		p.queues[t.TID] = q
 	}
-	q.looked = p.passes
+	q.cpu, q.comm, q.target, q.looked = t.CPU, t.Comm, p.owner(t.PID).target, p.passes
 	p.owe(q, t.Queued-q.counted)
 	q.counted = t.Queued
 	q.pay(q.place)
@@ -44,10 +54,10 @@ func (p *pass) queueOf(t *kernel.Thread) *queue {
 
 // owe adds time that a thread was queued. Looks that met the thread on a CPU or in the queue have counted it as
 // running.
-func (p *pass) owe(q *queue, d time.Duration) {
+func (c *Clock) owe(q *queue, d time.Duration) {
 	q.owed += d
-	p.times[kernel.Runnable] += d
-	p.times[kernel.Running] -= d
+	c.times[kernel.Runnable] += d
+	c.times[kernel.Running] -= d
 }
 
 // pay credits the owed time to a place where the thread was queued, unless it is nil.
@@ -64,6 +74,26 @@ func (c *Clock) unplace(q *queue) {
 		c.settle(q.place)
 		q.place = nil
 	}
+}
+
+// finish settles the queue of a thread that no pass will look at again. Time that is still owed goes to Use without a
+// stack: no pass has seen where the thread was queued.
+func (c *Clock) finish(q *queue) {
+	c.unplace(q)
+	if q.owed < 0 { // the kernel has counted less than places got in advance
+		c.owe(q, -q.owed)
+	}
+	if q.owed == 0 {
+		return
+	}
+	t := &kernel.Thread{
+		PID: q.pid, TID: q.tid, Comm: q.comm, Started: q.started, State: kernel.Runnable, CPU: q.cpu, Call: kernel.NoCall,
+		Queued: q.counted, Outcome: unwind.Moved,
+	}
+	s := c.options.Completer.CompleteThread(t, snapshot.MemoryOf(c.options.Completer.Memory(q.pid), t, nil))
+	s.Target = q.target
+	c.use(s, t, q.owed, nil)
+	q.owed = 0
 }
 
 // leaves notes that a known thread is no longer where it was. If it was queued, the kernel has counted that by now.
@@ -88,7 +118,7 @@ func (p *pass) leaves(t *thread) {
 func (p *pass) forgetQueues() {
 	for tid, q := range p.queues {
 		if q.looked != p.passes && p.threads[tid] == nil {
-			p.unplace(q)
+			p.finish(q)
 			delete(p.queues, tid)
 		}
 	}

@@ -31,8 +31,8 @@ const (
 // had ended.
 const RecordsLost = Outcome(NumOutcomes)
 
-// Moved is an outcome that user space sets if a thread ran while its stack was read from memory,
-// see package offcpu. No frames are kept.
+// Moved is an outcome that user space sets if a thread ran while its stack was read from memory, or was queued for a
+// CPU and no look has found it there, see package offcpu. No frames are kept.
 const Moved = RecordsLost + 1
 
 // Guessed is an outcome that user space sets instead of Complete or CompleteFP: the stack ends at a
