@@ -82,7 +82,7 @@ FUNCTION void forks()
 {
 	pid_t child = fork();
 	if (child) {
-		waitpid(child, nullptr, 0);
+		wait4(child, nullptr, 0, nullptr); // not waitpid, which jumps to it: a stack could have either
 		return;
 	}
 	for (int i = 0; i < 10; i++)
