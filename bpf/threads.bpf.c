@@ -53,7 +53,7 @@ struct task_struct {
 	void *stack;
 	unsigned int flags;
 	unsigned int __state; /* from 5.14 on */
-	unsigned frozen : 1; /* with its cgroup, of version 2 */
+	unsigned frozen : 1; /* if its cgroup is frozen, of version 2, the thread counts as frozen with it */
 	int exit_state;
 	int pid;
 	int tgid;
@@ -77,7 +77,8 @@ struct task_struct___old {
 enum {
 	PF_KTHREAD = 0x00200000,
 	MAX_TAKES = 3, /* of a thread that runs while it is read */
-	TASK_FROZEN = 0x8000, /* from 6.1 on, see include/linux/sched.h */
+	TASK_INTERRUPTIBLE = 1, /* see include/linux/sched.h */
+	TASK_FROZEN = 0x8000, /* from 6.1 on */
 };
 
 /* The process or thread that is written; 0 means all. User space sets them before it reads. */
@@ -134,7 +135,8 @@ ALWAYS_INLINE __u32 state_of(struct task_struct *task)
 	__u32 state =
 		bpf_core_field_exists(task->__state) ? task->__state : (__u32)((struct task_struct___old *)task)->state;
 
-	if (bpf_core_field_exists(task->frozen) && BPF_CORE_READ_BITFIELD(task, frozen))
+	/* The kernel also sets the bit of a thread that waits in vfork, whose state is not TASK_INTERRUPTIBLE. */
+	if ((state & TASK_INTERRUPTIBLE) && bpf_core_field_exists(task->frozen) && BPF_CORE_READ_BITFIELD(task, frozen))
 		state |= TASK_FROZEN;
 	return state;
 }

@@ -103,6 +103,47 @@ func TestThreadsOfAllKinds(t *testing.T) {
 	}
 }
 
+// A thread that waits in vfork is not frozen, though the kernel has noted it as one that may be, and it waits for its
+// child.
+func TestThreadsInVfork(t *testing.T) {
+	threads := openThreads(t)
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	tids, children := make(chan uint32, 1), make(chan uintptr, 1)
+	go func() {
+		runtime.LockOSThread()
+		tids <- uint32(unix.Gettid())
+		polled, longest := unix.PollFd{Fd: int32(ends[0]), Events: unix.POLLIN}, unix.Timespec{Sec: 60}
+		child, _, _ := unix.RawSyscall(unix.SYS_CLONE, unix.CLONE_VFORK|uintptr(unix.SIGCHLD), 0, 0)
+		if child == 0 { // it has a copy of this process's memory
+			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&polled)), 1,
+				uintptr(unsafe.Pointer(&longest)), 0, 0, 0)
+			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+		children <- child
+	}()
+	tid := <-tids
+	var found Thread
+	testkit.Eventually(t, "the thread waits in vfork", func() bool {
+		found = readThreads(t, threads, 0, tid)[tid]
+		return found.Call == unix.SYS_CLONE && found.State != Running && found.State != Runnable
+	})
+	if found.State != Uninterruptible {
+		t.Errorf("the thread is %s", found.State)
+	}
+	if _, err := unix.Write(ends[1], []byte{0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Wait4(int(<-children), nil, 0, nil); err != nil {
+		t.Error(err)
+	}
+	for _, end := range ends {
+		_ = unix.Close(end)
+	}
+}
+
 func TestThreadState(t *testing.T) {
 	for _, test := range []struct {
 		state, exit uint32
