@@ -2,6 +2,7 @@ package process
 
 import (
 	"debug/elf"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -69,6 +70,18 @@ func TestRuleByAnalysis(t *testing.T) {
 	isCalled := func(addr uint64) bool { return space.Called(addr) }
 	if !isCalled(begin+called) || isCalled(begin+called+1) || isCalled(begin) {
 		t.Error("the call is not found, or something else is")
+	}
+	unreadable := &Executable{Path: "/data", Err: errors.New("bad magic number")}
+	unreadable.image.Store(newImage(unreadable, nil))
+	mapped[0].exe = unreadable // some programs run code of files that are not ELF files
+	if !isCalled(begin+called) || isCalled(begin) {
+		t.Error("code of a file that is no ELF file: the call is not found, or something else is")
+	}
+	if outermost, err := unreadable.outermost(begin); outermost || err != nil {
+		t.Errorf("code of a file that is no ELF file: outermost %v, %v", outermost, err)
+	}
+	if _, ok, err := unreadable.callFrame(begin); ok || err != nil {
+		t.Errorf("code of a file that is no ELF file: call frame information %v, %v", ok, err)
 	}
 	if _, ok := space.RuleByAnalysis(elf.EM_X86_64, start-1); ok {
 		t.Error("a rule outside the mapping")

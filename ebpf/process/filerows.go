@@ -127,3 +127,20 @@ func (f *fileRows) Trim(since time.Time) {
 		f.table = nil
 	}
 }
+
+// noRows stands for the rows of a file that cannot be read.
+type noRows struct{}
+
+// Page implements runtime.RowSource.
+func (noRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
+	return &unwind.Page{Number: n, Shift: shift}, nil
+}
+
+// CallFrame implements runtime.RowSource.
+func (noRows) CallFrame(uint64) (c unwind.CallFrame, ok bool, err error) { return c, false, nil }
+
+// Changed implements runtime.RowSource.
+func (noRows) Changed([]uint64) []uint64 { return nil }
+
+// Trim implements runtime.RowSource.
+func (noRows) Trim(time.Time) {}

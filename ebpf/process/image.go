@@ -46,7 +46,11 @@ type image struct {
 
 // newImage returns the image of an executable's own file, which is nil if it cannot be read.
 func newImage(e *Executable, file *elffile.File) *image {
-	return &image{first: e, elf: file, rows: &fileRows{elf: file, index: runIndexing}, trust: trust{private: true}}
+	i := &image{first: e, elf: file, rows: noRows{}, trust: trust{private: true}}
+	if file != nil {
+		i.rows = &fileRows{elf: file, index: runIndexing}
+	}
+	return i
 }
 
 // describe sets the properties of an opened file with status st. A copy is private: its original may show different
