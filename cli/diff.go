@@ -198,7 +198,7 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, s := range []*compare.Side{&r.Base, &r.New} {
 		fmt.Fprintln(t, strings.TrimRight(fmt.Sprintf("%s\t%s\t%d samples\t%.6g %s\t%s\t%s",
-			[]string{"base", "new"}[i], names[i], s.Samples, s.Value, r.Unit, didOf(s)+tookOf(s), lostOf(s)), "\t"))
+			[]string{"base", "new"}[i], names[i], s.Samples, s.Value, r.Unit, didOf(s)+tookOf(s), missingOf(s)), "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -230,12 +230,16 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 	return err
 }
 
-// lostOf describes a side's share of lost samples, or "" below 0.1 %.
-func lostOf(s *compare.Side) string {
-	if s.Lost == nil || *s.Lost < 0.001 {
-		return ""
+// missingOf describes a side's shares of lost samples and of incomplete stacks. It leaves out shares below 0.1 %.
+func missingOf(s *compare.Side) string {
+	var out []string
+	if s.Lost != nil && *s.Lost >= 0.001 {
+		out = append(out, fmt.Sprintf("%.1f %% of samples lost", 100**s.Lost))
 	}
-	return fmt.Sprintf("%.1f %% of samples lost", 100**s.Lost)
+	if s.Incomplete >= 0.001 {
+		out = append(out, fmt.Sprintf("%.1f %% in incomplete stacks", 100*s.Incomplete))
+	}
+	return strings.Join(out, ", ")
 }
 
 // didOf describes a side's number of units of work, or "" if it is unknown.

@@ -41,7 +41,7 @@ func (f *diffFlags) write(r *compare.Report, base, after []*profile.Profile, nam
 // sideNote describes a side of the comparison.
 func sideNote(name string, r *compare.Report, s *compare.Side) string {
 	parts := []string{fmt.Sprintf("%s: %d samples", name, s.Samples), fmt.Sprintf("%.6g %s", s.Value, r.Unit)}
-	for _, text := range []string{strings.TrimSpace(didOf(s) + tookOf(s)), lostOf(s)} {
+	for _, text := range []string{strings.TrimSpace(didOf(s) + tookOf(s)), missingOf(s)} {
 		if text != "" {
 			parts = append(parts, text)
 		}

@@ -18,7 +18,8 @@
 //
 // A profile may lack samples that the host lost. The functions of lost samples are not known, so any function may lack
 // the lost share of its samples. Changes up to Options.AtLeast do not count, so bounds allow only for the lost share
-// beyond that. A side that lost too much is refused.
+// beyond that. A side that lost too much is refused. If functions are compared including their callees, a function may
+// also lack the samples of incomplete stacks. The remarks at the ends of such stacks are no functions.
 package compare
 
 import (
@@ -73,6 +74,9 @@ type Side struct {
 
 	// Lost is the share of the host's due samples that were lost during the profiles; nil if unknown.
 	Lost *float64 `json:"lost,omitempty"`
+
+	// Incomplete is the share of Value in stacks that end at a remark such as [incomplete: no_row].
+	Incomplete float64 `json:"incomplete,omitempty"`
 
 	largest float64 // largest effective sample of a function, in Report.Unit
 }

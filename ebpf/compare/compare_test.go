@@ -267,6 +267,26 @@ func TestLost(t *testing.T) {
 	require.ErrorContains(t, err, "new profile: 30.0 % of the samples that were due on its host were lost, more than 25 %")
 }
 
+// TestIncomplete checks that remarks at the ends of stacks count as no functions, and that bounds of functions with
+// their callees allow for incomplete stacks.
+func TestIncomplete(t *testing.T) {
+	base := profileOf(10, map[string]int64{"work": 90_000, "other": 100_000, "[incomplete: no_row in libc.so.6]": 10_000})
+	after := profileOf(10, map[string]int64{
+		"work": 84_000, "other": 100_000, "[incomplete: page_missing]": 11_000, "[guessed: frame_pointer]": 5_000,
+	})
+	o := DefaultOptions()
+	o.Per = PerSecond
+	r := changes(t, base, after, o)
+	require.Equal(t, []float64{0.05, 0.08}, []float64{r.Base.Incomplete, r.New.Incomplete})
+	require.Len(t, r.Changed, 1)
+	require.Equal(t, "work", r.Changed[0].Name)
+	require.Len(t, r.Others, 1)
+	o.Total = true
+	r = changes(t, base, after, o)
+	require.Empty(t, r.Changed, "work may be the missing caller of 8 %")
+	require.Len(t, r.Others, 3) // with main, which calls both
+}
+
 // TestIdle checks that intervals without samples count as time.
 func TestIdle(t *testing.T) {
 	busy := func() *Run {

@@ -18,6 +18,9 @@ type Run struct {
 	of        string // type of values, such as cpu; "" if unknown
 	seconds   float64
 	due, lost uint64 // samples of the host during the profile; 0 if unknown
+
+	incomplete amount // of stacks that end at a remark such as [incomplete: no_row]
+	total      bool   // functions include their callees
 }
 
 // NewRun counts the samples of a profile: of the functions themselves or, with total, including their callees.
@@ -27,7 +30,9 @@ func NewRun(p *profile.Profile, total bool) (*Run, error) {
 		return nil, err
 	}
 	scale := 1.0
-	r := &Run{functions: map[key]amount{}, unit: p.SampleType[index].Unit, seconds: float64(p.DurationNanos) * 1e-9}
+	r := &Run{
+		functions: map[key]amount{}, unit: p.SampleType[index].Unit, seconds: float64(p.DurationNanos) * 1e-9, total: total,
+	}
 	r.of = p.SampleType[index].Type
 	if r.unit == "nanoseconds" {
 		r.unit, scale = "seconds", 1e-9
@@ -39,6 +44,10 @@ func NewRun(p *profile.Profile, total bool) (*Run, error) {
 	}
 	for _, f := range functions {
 		r.all = r.all.plus(amountOf(f.OfSelf, scale))
+		if trie.IsRemark(f.Name) {
+			r.incomplete = r.incomplete.plus(amountOf(f.OfTotal, scale))
+			continue
+		}
 		of := f.OfSelf
 		if total {
 			of = f.OfTotal

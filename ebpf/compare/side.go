@@ -16,13 +16,15 @@ import (
 // side holds all runs of one side, and the sums of their functions.
 type side struct {
 	Side
-	runs      []run
-	functions map[key]amount // sum of all runs
-	all       amount
-	unit      string  // unit of values
-	of        string  // type of values: cpu, offcpu; "" if unknown
-	per       float64 // divisor of values
-	lacking   float64 // share of its samples that a function may lack, less Options.AtLeast
+	runs       []run
+	functions  map[key]amount // sum of all runs
+	all        amount
+	incomplete amount  // of incomplete stacks
+	total      bool    // functions include their callees
+	unit       string  // unit of values
+	of         string  // type of values: cpu, offcpu; "" if unknown
+	per        float64 // divisor of values
+	lacking    float64 // share of its samples that a function may lack, less Options.AtLeast
 }
 
 // run holds the functions of a Run, and the divisor of its values.
@@ -58,7 +60,21 @@ func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	for _, a := range s.functions {
 		s.largest = max(s.largest, a.size())
 	}
-	return s, s.checkLost(runs, o)
+	if err := s.checkLost(runs, o); err != nil {
+		return nil, err
+	}
+	missing := 0.0
+	if s.Lost != nil {
+		missing = *s.Lost
+	}
+	if s.all.value > 0 {
+		s.Incomplete = s.incomplete.value / s.all.value
+	}
+	if s.total {
+		missing += s.Incomplete
+	}
+	s.lacking = min(max(0, missing-o.AtLeast), 1)
+	return s, nil
 }
 
 // add adds a run with its units of work.
@@ -74,6 +90,8 @@ func (s *side) add(r *Run, units float64, o Options) error {
 		s.functions[k] = s.functions[k].plus(a)
 	}
 	s.all = s.all.plus(r.all)
+	s.incomplete = s.incomplete.plus(r.incomplete)
+	s.total = s.total || r.total
 	s.Runs++
 	s.Seconds += r.seconds
 	s.Count += units
@@ -97,7 +115,7 @@ func (s *side) checkLost(runs []*Run, o Options) error {
 		return nil
 	}
 	part := lost / due
-	s.Lost, s.lacking = &part, max(0, part-o.AtLeast)
+	s.Lost = &part
 	if part > o.MaxLost {
 		return fmt.Errorf("%.1f %% of the samples that were due on its host were lost, more than %.4g %%: what it says of "+
 			"functions is not certain enough to compare", 100*part, 100*o.MaxLost)

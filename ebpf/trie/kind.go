@@ -41,6 +41,12 @@ func kindNames() (names []string) {
 // [unknown].
 var unnamed = regexp.MustCompile(`^(\[(unknown|(?:incomplete|guessed)\b.*)\]|(.*\+)?0x[0-9a-f]+)$`)
 
+// remark matches the remarks at the ends of stacks whose callers are missing.
+var remark = regexp.MustCompile(`^\[(?:incomplete|guessed): .*\]$`)
+
+// IsRemark reports whether a function is a remark at the end of a stack, such as [incomplete: no_row].
+func IsRemark(function string) bool { return strings.HasPrefix(function, "[") && remark.MatchString(function) }
+
 // isUnnamed reports whether function matches unnamed. For almost all names it does not run the regular expression.
 func isUnnamed(function string) bool {
 	return (function[0] == '[' || strings.Contains(function, "0x")) && unnamed.MatchString(function)
