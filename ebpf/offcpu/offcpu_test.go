@@ -705,6 +705,33 @@ func TestQueuedThread(t *testing.T) {
 	}
 }
 
+// TestQueuedAgain: each time that a thread is queued for longer than a pass counts once, also after it was queued in
+// another place.
+func TestQueuedAgain(t *testing.T) {
+	h := &host{}
+	c := newClock(h)
+	h.queued(1, kernel.Sleeping, 1, 0)
+	h.pass(t, c, 10)
+	counted := time.Duration(0)
+	for n := range uint64(3) {
+		for range 4 {
+			h.queued(1, kernel.Runnable, n+1, counted)
+			h.pass(t, c, 10)
+		}
+		counted += 40
+		h.queued(1, kernel.Running, n+1, counted)
+		h.pass(t, c, 10)
+		h.queued(1, kernel.Sleeping, n+2, counted)
+		h.pass(t, c, 10)
+	}
+	h.threads = nil
+	h.now += uint64(askAgain)
+	h.pass(t, c, 10)
+	if d := h.sumOf(1, kernel.Runnable); d != counted || c.Stats().Time["runnable"] != uint64(counted) {
+		t.Errorf("queued for %v, and %v; the kernel has counted %v", d, c.Stats().Time, counted)
+	}
+}
+
 // TestUnseenQueue: the time of a thread that was queued between looks, and that no look has found in the queue, is
 // credited when the thread has ended, when another thread has its ID, and after the last pass of Run.
 func TestUnseenQueue(t *testing.T) {

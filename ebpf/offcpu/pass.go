@@ -153,6 +153,9 @@ func (p *pass) look(t *kernel.Thread) {
 		p.drop(known)
 		known = nil
 	}
+	if q != nil {
+		q.pay(q.place)
+	}
 	switch {
 	case t.State == kernel.Running: // the CPU clock has it
 	case known == nil && t.Unmoved: // an old mark: the next pass reads the thread

@@ -48,7 +48,6 @@ func (p *pass) queueOf(t *kernel.Thread) *queue {
 	q.cpu, q.comm, q.target, q.looked = t.CPU, t.Comm, p.owner(t.PID).target, p.passes
 	p.owe(q, t.Queued-q.counted)
 	q.counted = t.Queued
-	q.pay(q.place)
 	return q
 }
 
