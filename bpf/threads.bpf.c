@@ -78,6 +78,7 @@ enum {
 	PF_KTHREAD = 0x00200000,
 	MAX_TAKES = 3, /* of a thread that runs while it is read */
 	TASK_INTERRUPTIBLE = 1, /* see include/linux/sched.h */
+	TASK_NEW = 0x800, /* the thread has not started: there may be no record of its fork yet */
 	TASK_FROZEN = 0x8000, /* from 6.1 on */
 };
 
@@ -408,7 +409,7 @@ int read_threads(struct bpf_iter__task *ctx)
 	__u32 pid = task->tgid, tid = task->pid;
 	if ((only_pid && pid != only_pid) || (only_tid && tid != only_tid))
 		return 0;
-	if ((pass || only_check) && of_the_kernel(task))
+	if ((pass || only_check) && (of_the_kernel(task) || state_of(task) & TASK_NEW))
 		return 0;
 	struct thread *t = bpf_map_lookup_elem(&record, &zero);
 	if (!t)

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -13,32 +14,46 @@ import (
 
 // Limits of the brake.
 const (
-	brakeEvery = 500 * time.Millisecond // how often the cost of traps is checked
+	brakeEvery = 100 * time.Millisecond // how often the cost of traps is checked
 	// DefaultLimit is the default share of its CPU time that a process may spend on traps.
 	DefaultLimit = 0.1
 
 	brakeLeast = 0.02                  // of a CPU: a process whose traps cost less is never paused
-	usualTrap  = 20 * time.Microsecond // assumed where it cannot be measured: as in virtual machines
+	brakeBurst = 50 * time.Millisecond // time of traps beyond the limit after which a process is paused
 	firstPause = 10 * time.Second      // each further one is twice as long, ...
 	longPause  = 10 * time.Minute      // ... up to this
-	// steppedShare is how many traps at instructions that the kernel emulates take as long as one at an instruction
-	// that the CPU single-steps.
-	steppedShare = 4
 )
 
-// brake pauses the sampling of processes that traps slow down too much. The zero value pauses none.
+// trapCost is how long a trap takes.
+type trapCost struct {
+	emulated time.Duration // at an instruction that the kernel emulates
+	stepped  time.Duration // at an instruction that the CPU single-steps
+}
+
+// usualTrap is assumed where the cost cannot be measured: that in virtual machines.
+var usualTrap = trapCost{5 * time.Microsecond, 20 * time.Microsecond}
+
+// of returns how long some traps take.
+func (c trapCost) of(t kernel.HeapTraps) time.Duration {
+	return time.Duration(t.Emulated)*c.emulated + time.Duration(t.Stepped)*c.stepped
+}
+
+// brake pauses the sampling of processes that traps slow down too much. Whatever a process does, its traps take no more
+// than the limit of its CPU time, brakeBurst, and what they take in the time of a look and of removing the probes. The
+// zero value pauses none.
 type brake struct {
-	limit   float64       // share of a process's CPU time that traps may take; 0 means any
-	stepped time.Duration // time of a trap at a single-stepped instruction
-	looked  time.Time
-	last    map[uint32]spent  // at the last look, by PID
-	paused  map[uint32]*pause // by PID
+	limit  float64 // share of a process's CPU time that traps may take; 0 means any
+	trap   trapCost
+	looked time.Time
+	last   map[uint32]spent  // at the last look, by PID
+	paused map[uint32]*pause // by PID
 }
 
 // spent holds the traps and the CPU time of a process so far.
 type spent struct {
 	traps kernel.HeapTraps
-	cpu   time.Duration
+	cpu   time.Duration // when there were more than a few traps; 0 if that was never so
+	over  time.Duration // time of traps beyond the limit that the process has not made up for
 }
 
 // pause is the time in which a process is not sampled.
@@ -48,8 +63,8 @@ type pause struct {
 	share  float64 // of the process's CPU time that traps took
 }
 
-func newBrake() brake {
-	return brake{last: map[uint32]spent{}, paused: map[uint32]*pause{}}
+func newBrake(now time.Time) brake {
+	return brake{looked: now, last: map[uint32]spent{}, paused: map[uint32]*pause{}}
 }
 
 // holds reports whether a process is paused.
@@ -68,40 +83,47 @@ func (b *brake) ends(now time.Time) bool {
 	return false
 }
 
-// look pauses the processes in which traps took more than the limit of the CPU time since the last look, and returns
-// them. cpuTime returns the CPU time of a process so far, or an error if it has ended.
+// look pauses the processes whose traps have taken brakeBurst more than the limit of their CPU time, and returns them.
+// cpuTime returns the CPU time of a process so far, or an error if it has ended.
 func (b *brake) look(
 	now time.Time, traps map[uint32]kernel.HeapTraps, cpuTime func(pid uint32) (time.Duration, error),
 ) (slowed []uint32) {
 	interval := now.Sub(b.looked)
 	b.looked = now
 	last := b.last
-	b.last = map[uint32]spent{}
+	b.last = make(map[uint32]spent, len(traps))
+	least := time.Duration(brakeLeast * float64(interval))
 	for pid, t := range traps {
-		before, known := last[pid]
-		if known && before.traps == t {
-			b.last[pid] = before
-			continue
-		}
-		cpu, err := cpuTime(pid)
-		if err != nil {
-			continue
-		}
-		s := spent{t, cpu}
+		before := last[pid]
+		s := spent{t, before.cpu, before.over}
 		b.last[pid] = s
-		began := t.Emulated < before.traps.Emulated || t.Stepped < before.traps.Stepped // the counters restarted
-		if !known || began || b.holds(pid, now) {
+		cost := b.trap.of(since(before.traps, t))
+		if cost <= least && s.over == 0 || cost == 0 || b.holds(pid, now) {
 			continue
 		}
-		cost := time.Duration(t.Stepped-before.traps.Stepped)*b.stepped +
-			time.Duration(t.Emulated-before.traps.Emulated)*b.stepped/steppedShare
-		share := float64(cost) / float64(max(s.cpu-before.cpu, 1))
-		if share > b.limit && float64(cost) > brakeLeast*float64(interval) {
-			b.pause(pid, min(share, 1), now)
-			slowed = append(slowed, pid)
+		var err error
+		if s.cpu, err = cpuTime(pid); err != nil {
+			continue
 		}
+		used := s.cpu - before.cpu
+		if before.cpu > 0 {
+			s.over = max(0, s.over+cost-max(least, time.Duration(b.limit*float64(used))))
+		}
+		if s.over > brakeBurst {
+			b.pause(pid, min(1, float64(cost)/float64(max(used, 1))), now)
+			slowed, s.over = append(slowed, pid), 0
+		}
+		b.last[pid] = s
 	}
 	return slowed
+}
+
+// since returns the traps after the last look: the counters may have restarted.
+func since(before, now kernel.HeapTraps) kernel.HeapTraps {
+	if now.Emulated < before.Emulated || now.Stepped < before.Stepped {
+		return now
+	}
+	return kernel.HeapTraps{Emulated: now.Emulated - before.Emulated, Stepped: now.Stepped - before.Stepped}
 }
 
 // pause pauses a process, for twice as long as the last time.
@@ -143,15 +165,38 @@ func (b *brake) all(now time.Time) (out []Paused) {
 	return out
 }
 
-// trapped is probed to measure the cost of a trap. The CPU single-steps its only instruction.
+// steppedTrap is probed to measure the cost of a trap. The CPU single-steps its only instruction.
 //
 //go:noinline
-func trapped() {}
+func steppedTrap() {}
 
-// measureTrap returns how long a trap at a single-stepped instruction takes, measured by calls of a function of this
-// program.
-func measureTrap(k *kernel.Heap, self uint32) (time.Duration, error) {
-	pc := uint64(reflect.ValueOf(trapped).Pointer())
+// emulatedTrap begins with a push, which the kernel emulates.
+//
+//go:noinline
+//go:nosplit
+func emulatedTrap() { nothing() }
+
+//go:noinline
+//go:nosplit
+func nothing() {}
+
+// measureTraps returns how long traps take, measured by calls of functions of this program.
+func measureTraps(k *kernel.Heap, self uint32) (cost trapCost, err error) {
+	if cost.stepped, err = measureTrap(k, self, steppedTrap); err != nil {
+		return cost, err
+	}
+	cost.emulated = cost.stepped // on machines where heap takes all instructions for single-stepped ones
+	if pc := reflect.ValueOf(emulatedTrap).UnsafePointer(); emulated(unsafe.Slice((*byte)(pc), 2)) {
+		var took time.Duration
+		took, err = measureTrap(k, self, emulatedTrap)
+		cost.emulated = min(took, cost.stepped)
+	}
+	return cost, err
+}
+
+// measureTrap returns how long a call takes whose function has a probe at its start.
+func measureTrap(k *kernel.Heap, self uint32, call func()) (time.Duration, error) {
+	pc := uint64(reflect.ValueOf(call).Pointer())
 	mappings, err := procfs.Default.ExecMappings(self)
 	if err != nil {
 		return 0, err
@@ -161,19 +206,24 @@ func measureTrap(k *kernel.Heap, self uint32) (time.Duration, error) {
 		return 0, fmt.Errorf("no mapping has the code at %#x", pc)
 	}
 	m := mappings[i]
-	function := kernel.HeapFunction{Name: "trapped", Call: kernel.HeapFree, Offset: pc - m.Start + m.Offset}
+	function := kernel.HeapFunction{Name: "trap", Call: kernel.HeapFree, Offset: pc - m.Start + m.Offset}
 	probes, err := k.Attach(procfs.Default.MapFilePath(self, m.Start, m.End), []kernel.HeapFunction{function}, self)
 	if err != nil {
 		return 0, err
 	}
+	return timeOf(call), probes.Close()
+}
+
+// timeOf returns how long a call takes that has a trap.
+func timeOf(call func()) time.Duration {
 	least := time.Duration(1<<63 - 1)
 	for range 4 { // other work of the machine makes some runs longer
 		const calls = 16
 		began := time.Now()
 		for range calls {
-			trapped()
+			call()
 		}
 		least = min(least, time.Since(began)/calls)
 	}
-	return least, probes.Close()
+	return least
 }

@@ -122,7 +122,7 @@ func (p *Profiler) Update(c Config) error {
 		p.note(err)
 		return err
 	}
-	p.kernel, p.files, p.inUse, p.brake = k, newFiles(c.Each), newInUse(), newBrake()
+	p.kernel, p.files, p.inUse, p.brake = k, newFiles(c.Each), newInUse(), newBrake(time.Now())
 	p.limit(c.Limit)
 	p.news.start()
 	p.search()
@@ -217,17 +217,17 @@ func (p *Profiler) search() {
 	}
 }
 
-// limit sets the share of a process's CPU time that traps may take, and measures the cost of a trap, once. The caller
+// limit sets the share of a process's CPU time that traps may take, and measures the cost of traps, once. The caller
 // holds p.mu.
 func (p *Profiler) limit(limit float64) {
 	p.brake.limit = limit
-	if limit == 0 || p.kernel == nil || p.brake.stepped > 0 {
+	if limit == 0 || p.kernel == nil || p.brake.trap.stepped > 0 {
 		return
 	}
 	var err error
-	if p.brake.stepped, err = measureTrap(p.kernel, uint32(os.Getpid())); err != nil {
+	if p.brake.trap, err = measureTraps(p.kernel, uint32(os.Getpid())); err != nil {
 		p.note(fmt.Errorf("measure what a trap takes: %w", err))
-		p.brake.stepped = usualTrap
+		p.brake.trap = usualTrap
 	}
 }
 
@@ -265,19 +265,11 @@ func (p *Profiler) release(probes []*kernel.HeapProbes) {
 		return
 	}
 	p.loops.Go(func() {
-		err := closeAll(probes)
+		err := kernel.CloseHeapProbes(probes...)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.note(err)
 	})
-}
-
-func closeAll(probes []*kernel.HeapProbes) error {
-	var errs []error
-	for _, of := range probes {
-		errs = append(errs, of.Close())
-	}
-	return errors.Join(errs...)
 }
 
 func (p *Profiler) wants(pid uint32) bool {
@@ -375,7 +367,7 @@ func (p *Profiler) close() {
 	close(p.ended)
 	old, probes := p.kernel, p.files.take(all)
 	p.loops.Go(func() {
-		err := errors.Join(closeAll(probes), old.Close())
+		err := errors.Join(kernel.CloseHeapProbes(probes...), old.Close())
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.note(err)

@@ -219,8 +219,9 @@ func TestSlowedProgramIsPaused(t *testing.T) {
 			require.NoError(t, p.Update(c)) // without a limit at first
 			c.Limit = DefaultLimit
 			require.NoError(t, p.Update(c))
-			require.Positive(t, p.brake.stepped)
-			require.Less(t, p.brake.stepped, time.Millisecond)
+			require.Positive(t, p.brake.trap.emulated)
+			require.LessOrEqual(t, p.brake.trap.emulated, p.brake.trap.stepped)
+			require.Less(t, p.brake.trap.stepped, time.Millisecond)
 			testkit.Eventually(t, "the program is paused", func() bool {
 				program.measure(t, calls)
 				return len(p.Stats().Paused) == 1

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -83,13 +84,18 @@ type Heap struct {
 	record  ringbuf.Record
 	keys    []heapHeapKey // scratch of InUse
 	blocks  []heapHeapBlock
+	pids    []uint32 // scratch of Traps
+	traps   []heapHeapTraps
 }
 
 // OpenHeap loads the programs. A block of n bytes is sampled with the probability n / period, and always if n is period
 // or more. Close the Heap after use.
 func (p *Profiler) OpenHeap(period uint32) (*Heap, error) {
 	const batch = 4096
-	h := &Heap{keys: make([]heapHeapKey, batch), blocks: make([]heapHeapBlock, batch)}
+	h := &Heap{
+		keys: make([]heapHeapKey, batch), blocks: make([]heapHeapBlock, batch),
+		pids: make([]uint32, batch), traps: make([]heapHeapTraps, batch),
+	}
 	if err := h.open(p, period); err != nil {
 		return nil, errors.Join(fmt.Errorf("sample memory in use: %w", err), h.Close())
 	}
@@ -141,13 +147,31 @@ func (h *Heap) program(f *HeapFunction) *ebpf.Program {
 // HeapProbes are the probes of a file.
 type HeapProbes struct{ links []link.Link }
 
-// Close removes the probes. For each one the kernel waits until no task is in it, which takes about 0.1 s.
-func (p *HeapProbes) Close() error {
-	var errs []error
-	for _, l := range p.links {
-		errs = append(errs, l.Close())
+// Close removes the probes.
+func (p *HeapProbes) Close() error { return CloseHeapProbes(p) }
+
+// closedAtOnce is how many links are closed at a time.
+const closedAtOnce = 16
+
+// CloseHeapProbes removes the probes of several files. For each link the kernel waits until no task is in its probes,
+// which takes about 0.1 s, so it closes several at a time.
+func CloseHeapProbes(probes ...*HeapProbes) error {
+	var links []link.Link
+	for _, p := range probes {
+		links = append(links, p.links...)
+		p.links = nil
 	}
-	p.links = nil
+	errs := make([]error, len(links))
+	room := make(chan struct{}, closedAtOnce)
+	var closing sync.WaitGroup
+	for i, l := range links {
+		room <- struct{}{}
+		closing.Go(func() {
+			errs[i] = l.Close()
+			<-room
+		})
+	}
+	closing.Wait()
 	return errors.Join(errs...)
 }
 
@@ -322,16 +346,19 @@ type HeapTraps struct {
 // Traps hands the traps of each process to use, counted since the process was first seen, or was seen again after a
 // while.
 func (h *Heap) Traps(use func(pid uint32, t HeapTraps)) error {
-	var pid uint32
-	var traps heapHeapTraps
-	all := h.objects.HeapTraps.Iterate()
-	for all.Next(&pid, &traps) {
-		use(pid, HeapTraps{traps.Emulated, traps.Stepped})
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := h.objects.HeapTraps.BatchLookup(&cursor, h.pids, h.traps, nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("read traps at allocators: %w", err)
+		}
+		for i, t := range h.traps[:n] {
+			use(h.pids[i], HeapTraps{t.Emulated, t.Stepped})
+		}
+		if err != nil {
+			return nil
+		}
 	}
-	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // the map changes
-		return fmt.Errorf("read traps at allocators: %w", err)
-	}
-	return nil
 }
 
 // Ignore sets whether the calls of a process are ignored.

@@ -3,6 +3,8 @@ package offcpu
 import (
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -60,6 +62,7 @@ func (h *host) Read(pid, tid uint32, use func(*kernel.Thread)) error {
 		return errors.New("no threads today")
 	}
 	for _, t := range h.threads {
+		t.Time = h.now
 		if (pid == 0 || t.PID == pid) && (tid == 0 || t.TID == tid) {
 			use(&t)
 		}
@@ -222,7 +225,7 @@ func (h *host) set(tid uint32, state kernel.ThreadState, switches uint64) {
 }
 
 func newClock(h *host) *Clock {
-	h.now, h.read, h.marks = 1, map[uint32]int{}, map[uint32]*mark{}
+	h.now, h.read, h.marks = uint64(time.Hour), map[uint32]int{}, map[uint32]*mark{}
 	return New(Options{
 		Passes: h, Completer: h, Use: h.use,
 		Target: func(p uint32) (*target.Target, bool) { return nil, p == pid },
@@ -705,6 +708,33 @@ func TestQueuedThread(t *testing.T) {
 	}
 }
 
+// TestQueuedAgain: each time that a thread is queued for longer than a pass counts once, also after it was queued in
+// another place.
+func TestQueuedAgain(t *testing.T) {
+	h := &host{}
+	c := newClock(h)
+	h.queued(1, kernel.Sleeping, 1, 0)
+	h.pass(t, c, 10)
+	counted := time.Duration(0)
+	for n := range uint64(3) {
+		for range 4 {
+			h.queued(1, kernel.Runnable, n+1, counted)
+			h.pass(t, c, 10)
+		}
+		counted += 40
+		h.queued(1, kernel.Running, n+1, counted)
+		h.pass(t, c, 10)
+		h.queued(1, kernel.Sleeping, n+2, counted)
+		h.pass(t, c, 10)
+	}
+	h.threads = nil
+	h.now += uint64(askAgain)
+	h.pass(t, c, 10)
+	if d := h.sumOf(1, kernel.Runnable); d != counted || c.Stats().Time["runnable"] != uint64(counted) {
+		t.Errorf("queued for %v, and %v; the kernel has counted %v", d, c.Stats().Time, counted)
+	}
+}
+
 // TestUnseenQueue: the time of a thread that was queued between looks, and that no look has found in the queue, is
 // credited when the thread has ended, when another thread has its ID, and after the last pass of Run.
 func TestUnseenQueue(t *testing.T) {
@@ -739,6 +769,81 @@ func TestUnseenQueue(t *testing.T) {
 		}
 		if s := c.Stats(); s.Time["runnable"] != 7 {
 			t.Errorf("%s: times %v", name, s.Time)
+		}
+	}
+}
+
+// life is a thread that is queued for a CPU, runs, sleeps, is queued again, and runs until it ends: when it starts each
+// of these.
+type life struct{ began, firstRun, fellAsleep, woke, lastRun, ended uint64 }
+
+// newLife returns a thread that starts at a time, with the given part of its time in the queue.
+func newLife(at uint64, lives, queued time.Duration) life {
+	const runs = 5 // of its time, one part is for running
+	ran, waited := uint64(lives/runs/2), uint64(queued/2)
+	l := life{began: at, firstRun: at + waited, ended: at + uint64(lives)}
+	l.fellAsleep, l.lastRun = l.firstRun+ran, l.ended-ran
+	l.woke = l.lastRun - waited
+	return l
+}
+
+// at returns the thread as it is at a time.
+func (l *life) at(now uint64, tid uint32) kernel.Thread {
+	t := kernel.Thread{PID: tid, TID: tid, Started: l.began, Time: now}
+	switch {
+	case now < l.firstRun:
+		t.State = kernel.Runnable
+	case now < l.fellAsleep:
+		t.State, t.Queued = kernel.Running, time.Duration(l.firstRun-l.began)
+	case now < l.woke:
+		t.State, t.Queued, t.Switches = kernel.Sleeping, time.Duration(l.firstRun-l.began), 1
+	case now < l.lastRun:
+		t.State, t.Queued, t.Switches = kernel.Runnable, time.Duration(l.firstRun-l.began), 1
+	default:
+		t.State, t.Switches = kernel.Running, 1
+		t.Queued = time.Duration(l.firstRun - l.began + l.lastRun - l.woke)
+	}
+	return t
+}
+
+// TestChildren: a program starts one child after another. However short they live, the time that they have slept and
+// the time that they were queued is right on average, and so is the sum over all states.
+func TestChildren(t *testing.T) {
+	const period, queuedShare = 50 * time.Millisecond, 0.4
+	for _, lives := range []time.Duration{
+		5 * time.Millisecond, 40 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 20 * time.Second,
+	} {
+		h, random := &host{}, rand.New(rand.NewPCG(7, uint64(lives)))
+		c := newClock(h)
+		c.options.Target = func(uint32) (*target.Target, bool) { return nil, true }
+		begin, tid := h.now, uint32(1)
+		child := newLife(h.now, lives, time.Duration(queuedShare*float64(lives)))
+		for range 5000 {
+			after := time.Duration(float64(period) * (0.5 + random.Float64()))
+			for h.now+uint64(after) >= child.ended {
+				child = newLife(child.ended, lives, time.Duration(queuedShare*float64(lives)))
+				tid++
+			}
+			h.threads = append(h.threads[:0], child.at(h.now+uint64(after), tid))
+			h.pass(t, c, after)
+		}
+		c.finishAll()
+		all := time.Duration(h.now - begin)
+		got := map[kernel.ThreadState]float64{}
+		for _, credit := range h.got {
+			got[credit.state] += credit.d.Seconds()
+		}
+		for state, share := range map[kernel.ThreadState]float64{
+			kernel.Runnable: queuedShare, kernel.Sleeping: 1 - queuedShare - 0.2, kernel.Running: 0.2,
+		} {
+			want := share * all.Seconds()
+			counted := time.Duration(c.Stats().Time[state.String()]).Seconds()
+			if d := math.Abs(counted - want); d > 0.03*all.Seconds() {
+				t.Errorf("children of %v: %s for %.1f s by the counter, want %.1f", lives, state, counted, want)
+			}
+			if d := math.Abs(got[state] - want); state != kernel.Running && d > 0.03*all.Seconds() {
+				t.Errorf("children of %v: %s for %.1f s, want %.1f", lives, state, got[state], want)
+			}
 		}
 	}
 }

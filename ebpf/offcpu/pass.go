@@ -137,7 +137,7 @@ func (p *pass) look(t *kernel.Thread) {
 	known := p.threads[t.TID]
 	stays := known != nil && t.State != kernel.Running && known.Started == t.Started && known.Switches == t.Switches
 	credit := p.interval
-	if q != nil && t.State == kernel.Runnable && !(stays && known.State == kernel.Runnable) {
+	if q != nil && !q.young && t.State == kernel.Runnable && !(stays && known.State == kernel.Runnable) {
 		p.times[kernel.Running] += p.interval // until the kernel reports how long the thread was queued
 		credit = 0
 	} else {
@@ -153,6 +153,9 @@ func (p *pass) look(t *kernel.Thread) {
 		p.drop(known)
 		known = nil
 	}
+	if q != nil {
+		q.pay(q.place)
+	}
 	switch {
 	case t.State == kernel.Running: // the CPU clock has it
 	case known == nil && t.Unmoved: // an old mark: the next pass reads the thread
@@ -161,6 +164,9 @@ func (p *pass) look(t *kernel.Thread) {
 		kept := *t
 		kept.Kernel = slices.Clone(t.Kernel)
 		p.moved = append(p.moved, &kept)
+		if q != nil && t.State == kernel.Runnable {
+			q.given += credit
+		}
 	default:
 		if known.State != t.State { // for example, it was woken and is queued for a CPU
 			p.end(known)
@@ -278,7 +284,7 @@ func (p *pass) readMoved() error {
 func (p *pass) choose() (chosen []reading) {
 	var restless, others, queued []*kernel.Thread
 	for _, t := range p.moved {
-		if t.State == kernel.Runnable && t.Queued >= 0 {
+		if q := p.queues[t.TID]; t.State == kernel.Runnable && q != nil && !q.young {
 			queued = append(queued, t)
 		} else if p.restless[t.TID] > 0 {
 			restless = append(restless, t)

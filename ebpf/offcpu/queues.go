@@ -11,6 +11,13 @@ import (
 
 // A look displaces the thread that runs on the CPU where the reader comes to run. So looks show where threads are
 // queued for a CPU, but not for how long. The kernel counts that time, and adds it up once the thread has a CPU.
+//
+// A thread that ends takes with it what the kernel has counted since the last look: of a thread that lives for less
+// than the time between two passes, all. So while a thread is young, its time in the queue is that of the looks that
+// find it there, as in any other state. A thread that grows old gets what the kernel has counted instead.
+
+// young is the number of passes for which a thread counts as young.
+const young = 20
 
 // queue is the time that one thread was queued for a CPU.
 type queue struct {
@@ -19,7 +26,9 @@ type queue struct {
 	comm     string
 	target   *target.Target
 	started  uint64
-	counted  time.Duration // by the kernel, until the last look
+	young    bool          // at the last look
+	given    time.Duration // credit of looks that found the thread queued while it was young
+	counted  time.Duration // by the kernel, until the last look, or the first one while it is young
 	owed     time.Duration // part of counted that no place has got; negative if places got more in advance
 	place    *thread       // where it was last queued, with its share; nil if not seen there, or a known thread
 	looked   uint64        // the number of the last pass that has looked at it
@@ -46,9 +55,10 @@ func (p *pass) queueOf(t *kernel.Thread) *queue {
 		p.queues[t.TID] = q
 	}
 	q.cpu, q.comm, q.target, q.looked = t.CPU, t.Comm, p.owner(t.PID).target, p.passes
-	p.owe(q, t.Queued-q.counted)
-	q.counted = t.Queued
-	q.pay(q.place)
+	if q.young = t.Time < t.Started+uint64(young*p.interval); !q.young {
+		p.owe(q, t.Queued-q.counted-q.given)
+		q.counted, q.given = t.Queued, 0
+	}
 	return q
 }
 
@@ -102,7 +112,11 @@ func (p *pass) leaves(t *thread) {
 	if q == nil || q.started != t.Started {
 		return
 	}
-	p.owe(q, -t.ahead)
+	if q.young {
+		q.given += t.ahead
+	} else {
+		p.owe(q, -t.ahead)
+	}
 	t.ahead = 0
 	if t.State != kernel.Runnable {
 		return

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/headwater/headwater/ebpf/footprint"
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
@@ -40,7 +41,10 @@ func Start(o Options, rate float64) (*Running, error) {
 		return nil, errors.Join(err, threads.Close())
 	}
 	r.SetRate(rate)
-	r.loop.Go(func() { r.Run(ctx, func() float64 { return math.Float64frombits(r.rate.Load()) }) })
+	r.loop.Go(func() {
+		footprint.RaisePriority() // on busy CPUs looks would come when others leave one, and stacks be read late
+		r.Run(ctx, func() float64 { return math.Float64frombits(r.rate.Load()) })
+	})
 	return r, nil
 }
 

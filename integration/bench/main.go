@@ -10,6 +10,7 @@
 //	go run ./integration/bench -kinds [-rounds 3 -time 10s]     the cost of kinds of samples, compared with CPU time
 //	go run ./integration/bench -switches                        how much kinds slow down threads that wait
 //	go run ./integration/bench -off-cpu -peer BINARY             the cost of off-CPU time, in a machine with kprobes
+//	go run ./integration/bench -redis                           requests of redis while memory in use is profiled
 //	go run ./integration/bench -parts [-peer OLD -peer-is-headwater] the agent's CPU time by part
 //	go run ./integration/bench -show FILE                       the table of a record
 //
@@ -74,6 +75,8 @@ func run() error {
 		return counting(func() error { return measureKinds(o, dir, save) })
 	case o.switches:
 		return measureSwitches(o, dir, save)
+	case o.redis:
+		return measureRedis(o, save)
 	case o.offCPU && o.waits != "":
 		return counting(func() error { return measureOffCPUHere(o) })
 	case o.offCPU:

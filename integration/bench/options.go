@@ -17,9 +17,9 @@ type options struct {
 	peerIsHeadwater             bool
 	peerIsAlloy                 bool
 
-	quick, python, resident, languages, kinds, switches, counted, offCPU, parts, quiet bool
-	record, show, keep, waits                                                          string
-	only                                                                               *regexp.Regexp
+	quick, python, resident, languages, kinds, switches, counted, offCPU, parts, redis, quiet bool
+	record, show, keep, waits                                                                 string
+	only                                                                                      *regexp.Regexp
 
 	frames     []int
 	rate       int
@@ -54,6 +54,8 @@ func parseFlags() (o options, err error) {
 	flag.BoolVar(&o.counted, "counted", false,
 		"with -switches: in an emulated machine whose time goes by instructions, so that little differs from run to run")
 	flag.StringVar(&o.waits, "waits", "", "with -switches or -off-cpu: measure here, with this program that waits")
+	flag.BoolVar(&o.redis, "redis", false,
+		"measure how many requests redis handles while memory in use is profiled, with and without a limit, only")
 	flag.BoolVar(&o.parts, "parts", false, "measure where the agent's CPU time goes, by a recording of it, only")
 	flag.StringVar(&o.keep, "keep", "", "with -parts: write the recordings to this folder")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
