@@ -36,7 +36,7 @@ test: build ## run the tests of each change, with the real kernel, Pyroscope and
 
 nightly: build ## run all other tests: more programs, versions, faults and time, in 75 minutes; needs root
 	@$(MAKE) --no-print-directory -C integration pyroscope
-	@integration/packages test
+	@integration/packages test nightly
 	@integration/run-tests nightly
 
 lint: ## check formatting, words, links and line lengths; with golangci-lint and clang-format-19 where they are installed

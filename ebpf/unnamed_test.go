@@ -1,7 +1,9 @@
 package ebpf
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -113,4 +115,139 @@ func checkCounted(t *testing.T, all []LanguageStats, frame string) {
 	if l := all[i]; unnamed != (l.NotNamed > 0) || unnamed != (l.Hint != "") || unnamed == (l.Named > 0) {
 		t.Errorf("%s: %+v", name, l)
 	}
+}
+
+// sorting is a program for Mono that spends its time in Leaf, below nine other methods: Beta, four of sorting,
+// Array.Sort, Alpha, Main, and the wrapper by which Mono calls Main. Its compiler keeps rbp in some of them only.
+const sorting = `using System; using System.Runtime.CompilerServices;
+class P {
+	static ulong sink;
+	[MethodImpl(MethodImplOptions.NoInlining)] static ulong Leaf(ulong x) {
+		for (int i = 0; i < 3000000; i++) x = x * 31 + 7;
+		return x;
+	}
+	[MethodImpl(MethodImplOptions.NoInlining)] static int Beta(int a, int b) {
+		sink += Leaf((ulong)a);
+		return a.CompareTo(b);
+	}
+	[MethodImpl(MethodImplOptions.NoInlining)] static void Alpha() {
+		var v = new int[]{5, 3, 9, 1};
+		Array.Sort(v, Beta);
+	}
+	static void Main() { for (;;) Alpha(); }
+}`
+
+const sortingMethods = 10
+
+// mono compiles and starts a program.
+func mono(t *testing.T, source string) *exec.Cmd {
+	t.Helper()
+	need.Tools(t, "mono", "mcs")
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "p.cs"), filepath.Join(dir, "p.exe")
+	if err := os.WriteFile(in, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := exec.Command("mcs", "-o+", "-out:"+out, in).CombinedOutput(); err != nil {
+		t.Fatalf("mcs: %v\n%s", err, text)
+	}
+	return exec.Command("mono", out)
+}
+
+// TestMakersOfCode runs programs of runtimes that compile all functions: code in no file, or in memory of a file that
+// is no ELF file, has the runtime's label, and no function for each address.
+func TestMakersOfCode(t *testing.T) {
+	testkit.Nightly(t, "it needs six language runtimes")
+	need.Root(t)
+	const numba = "/usr/lib/python3/dist-packages/numba/__init__.py"
+	need.Tools(t, "pypy3", "sbcl", "racket", numba)
+	for made, command := range map[string]*exec.Cmd{
+		"[code made by Mono]": mono(t, sorting),
+		"[code made by PyPy]": exec.Command("pypy3", "-c", "def f(n):\n s = 0\n for i in range(1000): s += i % n\n"+
+			" return s\nwhile True: f(3)"),
+		"[code made by SBCL]": exec.Command("sbcl", "--noinform", "--eval",
+			"(defun f (n) (loop for i from 1 to 1000 sum (mod i n)))", "--eval", "(loop (f 3))"),
+		"[code made by Racket]": exec.Command("racket", "-e",
+			"(define (f n) (for/sum ([i 1000]) (modulo i n))) (let loop () (f 3) (loop))"),
+		"[code made by numba]": exec.Command("/usr/bin/python3", "-c", "import numba\n@numba.njit\ndef f(n):\n s = 0\n"+
+			" for i in range(100000000): s = s * 3 % n + i\n return s\nwhile True: f(7)"),
+	} {
+		t.Run(made, func(t *testing.T) {
+			pid := testkit.Run(t, command)
+			s := start(t, only(identityOptions(), pid))
+			defer s.Close()
+			said := int64(0)
+			collectUntil(t, s, "the code has run", func(more []Profile) bool {
+				in, _, _ := framesSaid(t, more, pid, made)
+				said += in
+				return said >= settledSamples
+			})
+			profiles := collectOf(t, s, 100, pid)
+			said, all, example := framesSaid(t, profiles, pid, made)
+			t.Logf("%d of %d stacks have %s, such as %s", said, all, made, example)
+			if said*5 < all*4 || all == 0 {
+				t.Errorf("%d of %d stacks have %s", said, all, made)
+			}
+			for _, stack := range stacksOf(profiles, pid) {
+				if slices.ContainsFunc(stack, func(f string) bool { return isMadeByOther(f, made) }) {
+					t.Errorf("code of another runtime, or of none: %s", strings.Join(stack, " "))
+				}
+			}
+		})
+	}
+}
+
+// isMadeByOther reports whether a frame in generated code has another label than made.
+func isMadeByOther(frame, made string) bool {
+	return frame == "[unknown]" || strings.Contains(frame, ".core+0x") ||
+		strings.HasPrefix(frame, "[code made by ") && frame != made
+}
+
+// TestMonoCallers: a stack that counts as whole has all methods of the program. Where the compiler used rbp for other
+// data, the stack is marked as guessed or incomplete.
+func TestMonoCallers(t *testing.T) {
+	testkit.Nightly(t, "it needs Mono")
+	need.Root(t)
+	pid := testkit.Run(t, mono(t, sorting))
+	s := start(t, only(identityOptions(), pid))
+	defer s.Close()
+	kinds := map[string]int64{}
+	profiles := collectUntil(t, s, "Mono's code runs", func(more []Profile) bool {
+		for _, p := range more {
+			for _, sample := range ofPID(p, pid) {
+				names := frameNames(sample)
+				if len(names) > 0 && names[0] == "[code made by Mono]" {
+					kinds[kindOfMono(names)] += sample.Value[0] / p.Pprof.Period
+				}
+			}
+		}
+		return kinds["whole"]+kinds["marked"]+kinds["short"] >= 300
+	})
+	t.Logf("%v", kinds)
+	// Alpha and the methods of sorting run between two calls of Leaf.
+	if kinds["short"]*50 > kinds["whole"]+kinds["short"] {
+		t.Errorf("%v: of the stacks that count as whole, some have fewer than %d methods", kinds, sortingMethods)
+		for _, stack := range stacksOf(profiles, pid) {
+			if kindOfMono(stack) == "short" {
+				t.Log(strings.Join(stack, " "))
+			}
+		}
+	}
+}
+
+// kindOfMono says whether a stack counts as whole, and has all methods of sorting.
+func kindOfMono(names []string) string {
+	methods := 0
+	for _, name := range names {
+		switch {
+		case strings.HasPrefix(name, "[incomplete"), strings.HasPrefix(name, "[guessed"):
+			return "marked"
+		case name == "[code made by Mono]":
+			methods++
+		}
+	}
+	if methods < sortingMethods {
+		return "short"
+	}
+	return "whole"
 }

@@ -89,6 +89,9 @@ func (r *Record) parseMap(known texts, b []byte) bool {
 		Start: start, End: start + length, Offset: u64(b[24:]), Path: known.cString(b[fixed:]),
 		Dev: unix.Mkdev(u32(b[32:]), u32(b[36:])), Inode: u64(b[40:]), Generation: u64(b[48:]),
 	}
+	if u32(b[56:])&unix.PROT_WRITE != 0 {
+		r.Mapping.Perms |= procfs.Write
+	}
 	if u32(b[60:])&unix.MAP_SHARED != 0 {
 		r.Mapping.Perms |= procfs.Shared
 	}

@@ -46,6 +46,8 @@ func TestParseRecord(t *testing.T) {
 	mapped.Dev, mapped.Inode, mapped.Generation = unix.Mkdev(8, 1), 77, 3
 	shared := mapped
 	shared.Perms = procfs.Shared
+	written := mapped
+	written.Perms = procfs.Write
 	for _, c := range []struct {
 		name string
 		kind uint32
@@ -58,6 +60,12 @@ func TestParseRecord(t *testing.T) {
 			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(exec, 0).
 				text("/lib/x.so", 16).u64(99),
 			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: mapped}},
+		},
+		{
+			"mapping of memory for code", unix.PERF_RECORD_MMAP2, 0,
+			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(exec|unix.PROT_WRITE, unix.MAP_PRIVATE).
+				text("/lib/x.so", 16).u64(99),
+			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: written}},
 		},
 		{
 			"shared mapping", unix.PERF_RECORD_MMAP2, 0,

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,8 @@ type interpretation struct {
 	dev     uint64 // of the file
 	inode   uint64
 
+	makers []string // names of runtimes in the process that generate code; sorted; the slice is replaced, never changed
+
 	interpreter *Interpreter // nil while unknown
 	busy        bool         // the library is being asked for it
 	failed      bool         // it will never be known
@@ -38,21 +41,47 @@ func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) boo
 		return false
 	}
 	library, ok := e.library.(runtime.Interpreted)
-	if ok = ok && (p.interpretation == nil || p.interpretation.yields(library)); ok {
+	if !ok {
+		return false
+	}
+	i := p.interpretation
+	replaces := i == nil || i.yields(library)
+	if replaces {
 		p.interpretation = &interpretation{
 			exe: e, library: library, bias: m.bias, dev: file.Dev, inode: file.Inode, doubt: &doubt{},
 			unloads: &unloads{},
 		}
+		if i != nil {
+			p.interpretation.makers = i.makers
+		}
 	}
-	return ok
+	if maker, ok := library.(runtime.Making); ok {
+		p.interpretation.addMaker(maker.Makes())
+	}
+	return replaces
 }
 
-// yields reports whether another library of the process supplies the frames instead of i's: i's functions are never
-// named.
-func (i *interpretation) yields(other runtime.Interpreted) bool {
-	_, never := i.library.(runtime.Unnamed)
-	_, neither := other.(runtime.Unnamed)
-	return never && !neither
+// addMaker notes a runtime that generates code in the process.
+func (i *interpretation) addMaker(name string) {
+	if at, known := slices.BinarySearch(i.makers, name); !known {
+		i.makers = slices.Insert(slices.Clip(i.makers), at, name)
+	}
+}
+
+// yields reports whether another library of the process supplies the frames instead of i's: its functions have names,
+// or at least frames, and i's have none.
+func (i *interpretation) yields(other runtime.Interpreted) bool { return said(other) > said(i.library) }
+
+// said returns how much the frames of a library say: 0 if its functions are all generated code, 1 if a frame stands for
+// them, 2 if they have names.
+func said(library runtime.Interpreted) int {
+	if _, ok := library.(runtime.Making); ok {
+		return 0
+	}
+	if _, ok := library.(runtime.Unnamed); ok {
+		return 1
+	}
+	return 2
 }
 
 // inherit returns the interpretation that a child process inherits.

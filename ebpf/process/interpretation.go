@@ -21,6 +21,7 @@ type Interpretation struct {
 	pid          uint32
 	doubt        *doubt
 	unloads      *unloads
+	makers       []string // names of runtimes that generate code
 }
 
 // Interpretation returns the interpreter of the process, or false if it has none.
@@ -29,7 +30,7 @@ func (v *View) Interpretation() (Interpretation, bool) {
 	if i == nil {
 		return Interpretation{}, false
 	}
-	return Interpretation{v.interpreter, i.exe.ID, i.library, i.bias, v.code, v.pid, i.doubt, i.unloads}, true
+	return Interpretation{v.interpreter, i.exe.ID, i.library, i.bias, v.code, v.pid, i.doubt, i.unloads, v.makers}, true
 }
 
 // ReadChain reads the frames that the interpreter keeps of a thread of the process, leaf first, and returns how they
@@ -40,6 +41,30 @@ func (i *Interpretation) ReadChain(tid uint32, threadPointer uint64, m chain.Mem
 		return runtime.ChainNone
 	}
 	return chain.Walk(i.runs.Spec().Chain, chain.Thread{Pointer: threadPointer, ID: tid, Bias: i.bias}, m, use)
+}
+
+// Makers returns the runtimes that may have generated code in no file, joined by "or": "numba". It is "" if none is
+// known, or the interpreter itself says what its code is.
+func (i *Interpretation) Makers() string {
+	_, makes := i.library.(runtime.Making)
+	if makes && len(i.makers) == 1 {
+		return ""
+	}
+	return strings.Join(i.makers, " or ")
+}
+
+// Made returns the number of the placeholder frame for generated code without a known function, or false if such code
+// is shown as in any other process. The Interpreter is known.
+func (i *Interpretation) Made() (unwind.CodeID, bool) {
+	own, ok := i.Interpreter.Made()
+	makers := i.Makers()
+	if makers == "" || ok && i.HasSlots() {
+		return own, ok
+	}
+	if _, makes := i.library.(runtime.Making); ok && !makes {
+		makers = strings.TrimSuffix(strings.Trim(i.unnamed.Frame, "[]"), " code") + " or " + makers
+	}
+	return i.Text("[code made by " + makers + "]"), true
 }
 
 // File returns the executable that contains the interpreter.

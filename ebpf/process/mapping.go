@@ -28,8 +28,8 @@ func newMapping(m procfs.Mapping, e *Executable) mapping {
 	if file == nil {
 		// It is unknown where the file places its text. Offsets in the file are the same in each process.
 		out.bias = m.Start - m.Offset
-		if m.Perms&procfs.Shared != 0 && e.isNoELF() {
-			out.exe, out.bias = nil, 0 // written through another mapping of that memory, as .NET does: code in no file
+		if m.Perms&(procfs.Shared|procfs.Write) != 0 && e.isNoELF() {
+			out.exe, out.bias = nil, 0 // the process writes code there, as .NET and SBCL do: code in no file
 		}
 		return out
 	}

@@ -23,6 +23,7 @@ type View struct {
 	code           []*JITCode
 	interpretation *interpretation
 	interpreter    *Interpreter // of interpretation
+	makers         []string     // of interpretation
 }
 
 // At returns the View of a process at a time, in its present program or in an earlier one.
@@ -66,7 +67,7 @@ func (t *Tracker) at(p *Process, pid uint32, time uint64) View {
 		v.mappings, v.code, v.interpretation = old.mappings, old.code, old.interpretation
 	}
 	if v.interpretation != nil {
-		v.interpreter = v.interpretation.interpreter
+		v.interpreter, v.makers = v.interpretation.interpreter, v.interpretation.makers
 	}
 	for _, c := range v.code {
 		c.used.Store(true)

@@ -30,6 +30,14 @@ type Unnamed interface {
 	Unnamed()
 }
 
+// Making is an Unnamed that generates code for all functions, outside files. It may be a library of a process with
+// another Interpreted, such as numba in Python.
+type Making interface {
+	Unnamed
+	// Makes returns the name of the runtime: "Mono".
+	Makes() string
+}
+
 // Switching is an Interpreted with libraries that switch a thread to a different chain than the code that called the
 // library.
 type Switching interface {

@@ -128,7 +128,9 @@ func (x *interpreted) withSlots(
 			x.merged = append(x.merged, f)
 		}
 	}
-	x.languages.add(i.Name(), LanguageStats{NotRead: x.unknown})
+	if x.unknown > 0 {
+		x.countMade(by)
+	}
 	return x.merged
 }
 
@@ -189,8 +191,18 @@ func (x *interpreted) withMade(by *process.Interpretation, s *kernel.Sample) []k
 	if x.unknown == 0 {
 		return nil
 	}
-	x.languages.add(by.Name(), LanguageStats{NotRead: x.unknown})
+	x.countMade(by)
 	return x.merged
+}
+
+// countMade counts the frames that ofMade has marked.
+func (x *interpreted) countMade(by *process.Interpretation) {
+	if makers := by.Makers(); makers != "" && x.unknown > 0 {
+		hint := "functions of " + makers + " are code that it makes, which has no names unless a perf map has them"
+		x.languages.add(makers, LanguageStats{NotNamed: x.unknown, Hint: hint})
+		return
+	}
+	x.languages.add(by.Name(), LanguageStats{NotRead: x.unknown})
 }
 
 // findMachineCode finds the machine code of the frames that are in no file.
@@ -286,7 +298,7 @@ func (x *interpreted) withChain(
 		return nil
 	}
 	x.lookUp(t, i, by, s)
-	x.merged = x.merged[:0]
+	x.begin(by)
 	evaluation, named := 0, false
 	for _, f := range s.User {
 		switch {
@@ -300,8 +312,12 @@ func (x *interpreted) withChain(
 			continue
 		default:
 			named = false
+			f = x.ofMade(f)
 		}
 		x.merged = append(x.merged, f)
+	}
+	if x.unknown > 0 {
+		x.countMade(by)
 	}
 	return x.merged
 }

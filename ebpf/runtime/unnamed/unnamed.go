@@ -42,6 +42,7 @@ var table = []language{
 	{"Racket", "racket_apply", "[code made by Racket]", nil, ""},
 	{"Chez Scheme", "Sscheme_init", "[code made by Chez Scheme]", nil, ""},
 	{"Guile", "scm_init_guile", "[code made by Guile]", nil, ""},
+	{"numba", "PyInit__helperlib", "[code made by numba]", nil, ""}, // a library for Python
 }
 
 // Language detects these interpreters. It implements runtime.Language.
@@ -54,7 +55,7 @@ func (Language) Detect(_ string, file *elffile.File) runtime.Library {
 		return nil
 	}
 	if table[i].run == nil {
-		return &library{language: &table[i]}
+		return &maker{library{language: &table[i]}}
 	}
 	for _, group := range table[i].run {
 		if ranges := exported(file, group...); len(ranges) > 0 {
@@ -79,6 +80,12 @@ type library struct {
 	language *language
 	ranges   []runtime.Range
 }
+
+// maker is a library that generates code for all functions. It implements runtime.Making.
+type maker struct{ library }
+
+// Makes implements runtime.Making.
+func (m *maker) Makes() string { return m.language.name }
 
 // Attach implements runtime.Library: JIT code of the listed languages has no rows.
 func (*library) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }

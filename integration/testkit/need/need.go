@@ -90,16 +90,17 @@ func Tools(t testing.TB, names ...string) {
 			t.Fatalf("%s is not in integration/testkit/need/table", name)
 		}
 		if !present(name) {
-			Missing(t, "%s is missing: apt-get install %s, or integration/packages test", name, packaged)
+			Missing(t, "%s is missing: apt-get install %s, or integration/packages test nightly", name, packaged)
 		}
 	}
 }
 
-// Package returns the Debian package of a tool that tests need, "" if the table does not contain the tool.
+// Package returns the Debian package of a tool that tests need, those of make nightly too, "" if the table does not
+// contain the tool.
 func Package(tool string) string {
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
-		if len(fields) > 3 && fields[0] == tool && fields[2] == "test" {
+		if len(fields) > 3 && fields[0] == tool && (fields[2] == "test" || fields[2] == "nightly") {
 			return fields[1]
 		}
 	}

@@ -1,5 +1,5 @@
 // Growing makes the stacks of new goroutines larger and collects garbage for some seconds of CPU time, and writes what
-// Go's own profiler saw of it: growing SECONDS FILE. Go 1.17 and later build it.
+// Go's own profiler saw of it: growing SECONDS FILE. Go 1.12 and later build it.
 package main
 
 import (

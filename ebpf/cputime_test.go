@@ -1,0 +1,79 @@
+package ebpf
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+)
+
+// TestCPUTime compares the CPU time of programs by samples with the kernel's own, in schedstat: interpreters, and an
+// emulator. A sample stands for a whole period, for the program that runs at its end. So the number of samples of a
+// program that has a share p of a CPU is random, with a standard deviation of sqrt(n(1-p)) if n are expected. The test
+// allows four of these, and 2 %.
+func TestCPUTime(t *testing.T) {
+	testkit.Nightly(t, "it takes 10 s of CPU time")
+	need.Root(t)
+	need.Tools(t, "valgrind", "python3", "perl", "lua5.4")
+	commands := [][]string{
+		{"valgrind", "-q", "--tool=none", "perl", "-e", "while (1) { $s = $s * 31 + 7 & 65535 }"},
+		{"python3", "-c", "s = 0\nwhile True: s = s * 31 + 7 & 65535"},
+		{"perl", "-e", "while (1) { $s = $s * 31 + 7 & 65535 }"},
+		{"lua5.4", "-e", "s = 0 while true do s = s * 31 + 7 & 65535 end"},
+	}
+	var pids []uint32
+	for _, c := range commands {
+		pids = append(pids, testkit.Run(t, exec.Command(c[0], c[1:]...)))
+	}
+	o := only(DefaultOptions(), pids...)
+	o.SampleRate, o.PIDLabel = 997, true
+	s := start(t, o)
+	defer s.Close()
+	settle(t, s, pids...)
+	begin := time.Now()
+	var before []time.Duration
+	for _, pid := range pids {
+		before = append(before, scheduledTime(t, pid))
+	}
+	profiles := collectOf(t, s, 2500, pids...)
+	wall := time.Since(begin)
+	for i, pid := range pids {
+		ran := scheduledTime(t, pid) - before[i]
+		n, _ := of(profiles, pid)
+		expected := ran.Seconds() * 997
+		share := min(ran.Seconds()/wall.Seconds(), 1)
+		allowed := 0.02*expected + 4*math.Sqrt(expected*(1-share))
+		t.Logf("%s: %d samples, %.1f expected of %v, %+.2f %%, at %.0f %% of a CPU",
+			commands[i][0], n, expected, ran, 100*(float64(n)/expected-1), 100*share)
+		if math.Abs(float64(n)-expected) > allowed {
+			t.Errorf("%s: %d samples, want %.1f within %.1f", commands[i][0], n, expected, allowed)
+		}
+	}
+}
+
+// scheduledTime returns the time that all threads of a process have run, by the kernel's scheduler.
+func scheduledTime(t testing.TB, pid uint32) (total time.Duration) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran time.Duration
+		if _, err := fmt.Sscan(string(text), (*int64)(&ran)); err != nil {
+			t.Fatalf("%s: %q: %v", f, text, err)
+		}
+		total += ran
+	}
+	return total
+}

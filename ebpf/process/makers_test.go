@@ -1,0 +1,93 @@
+package process
+
+import (
+	"debug/elf"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// named is an interpreter whose functions have names.
+type named struct{ runtime.Interpreted }
+
+// nameless is an interpreter whose functions have none.
+type nameless struct{ runtime.Interpreted }
+
+func (nameless) Unnamed() {}
+
+// maker is a runtime that generates code for all functions.
+type maker struct{ nameless }
+
+func (maker) Makes() string { return "numba" }
+
+type otherMaker struct{ maker }
+
+func (otherMaker) Makes() string { return "Mono" }
+
+// TestMakers: code in no file has the name of the runtimes of the process that generate code, and of no other runtime,
+// in whatever order their files are mapped.
+func TestMakers(t *testing.T) {
+	python, perl, numba, mono := named{}, nameless{}, maker{}, otherMaker{}
+	for _, c := range []struct {
+		libraries []runtime.Library
+		own       runtime.UnnamedError // of the interpreter of the process
+		want      string
+	}{
+		{[]runtime.Library{python}, runtime.UnnamedError{}, ""},
+		{[]runtime.Library{python, numba}, runtime.UnnamedError{}, "[code made by numba]"},
+		{[]runtime.Library{python, numba, numba}, runtime.UnnamedError{}, "[code made by numba]"},
+		{[]runtime.Library{numba}, runtime.UnnamedError{Frame: "F", Made: "[code made by numba]"}, "[code made by numba]"},
+		{[]runtime.Library{mono, numba}, runtime.UnnamedError{Frame: "F", Made: "own"}, "[code made by Mono or numba]"},
+		{[]runtime.Library{perl}, runtime.UnnamedError{Frame: "[Perl code]", Made: "[Perl code]"}, "[Perl code]"},
+		{[]runtime.Library{perl, numba}, runtime.UnnamedError{Frame: "[Perl code]", Made: "[Perl code]"},
+			"[code made by Perl or numba]"},
+	} {
+		for _, libraries := range [][]runtime.Library{c.libraries, backwards(c.libraries)} {
+			p := &Process{}
+			for _, library := range libraries {
+				p.interpret(&Executable{library: library}, &mapping{exe: &Executable{}}, &procfs.Mapping{})
+			}
+			i := &Interpreter{unnamed: c.own, functions: newFunctions(newRoom())}
+			by := Interpretation{Interpreter: i, library: p.interpretation.library, makers: p.interpretation.makers}
+			got := ""
+			if id, ok := by.Made(); ok {
+				f, _ := i.Function(id)
+				got = f.Name
+			}
+			if got != c.want {
+				t.Errorf("%T: %q, want %q", libraries, got, c.want)
+			}
+		}
+	}
+}
+
+// TestWrittenCode: memory of a file that is no ELF file is code in no file if the process can write to the code.
+func TestWrittenCode(t *testing.T) {
+	notELF := &Executable{ID: 7, Path: "/x.core", Err: fmt.Errorf("open: %w", &elf.FormatError{})}
+	notELF.image.Store(newImage(notELF, nil))
+	for perms, want := range map[procfs.Perms]unwind.ExeID{
+		procfs.Read | procfs.Exec:                                7,
+		procfs.Read | procfs.Exec | procfs.Write:                 0,
+		procfs.Read | procfs.Exec | procfs.Shared:                0,
+		procfs.Read | procfs.Exec | procfs.Shared | procfs.Write: 0,
+	} {
+		m := newMapping(procfs.Mapping{Start: 0x5000, End: 0x6000, Offset: 0x1000, Perms: perms, Inode: 1}, notELF)
+		got := unwind.ExeID(0)
+		if m.exe != nil {
+			got = m.exe.ID
+		}
+		if got != want || want != 0 && m.bias != 0x4000 {
+			t.Errorf("%v: executable %d, bias %#x, want executable %d", perms, got, m.bias, want)
+		}
+	}
+}
+
+func backwards(libraries []runtime.Library) []runtime.Library {
+	out := slices.Clone(libraries)
+	slices.Reverse(out)
+	return out
+}
