@@ -86,6 +86,18 @@ func TestPaths(t *testing.T) {
 	require.Greater(t, paths, 50)
 }
 
+// TestOverview: the overview names each package directly in ebpf/.
+func TestOverview(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/architecture/overview.md"))
+	require.NoError(t, err)
+	folders, err := filepath.Glob(filepath.Join(root, "ebpf/*/*.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, folders)
+	for _, path := range folders {
+		require.Contains(t, string(text), "`"+filepath.Base(filepath.Dir(path))+"`", path)
+	}
+}
+
 // testName is the name of a test in backquotes.
 var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
 
