@@ -50,7 +50,7 @@ func (b *bench) costFigures() []figure {
 		f = append(f, figure{"complete " + w.key, "complete user stacks of the machine, " + w.title, "%", least(99.5)})
 	}
 	return append(f, figure{"startup", "start to first sample", "s", most(0.5)},
-		figure{"startup cpu", "CPU until then", "s", nil},
+		figure{"startup cpu", "CPU time until the first sample", "s", nil},
 		figure{"nice", "nice value of the agent", "", nil})
 }
 
@@ -76,7 +76,7 @@ func stackFigures() []figure {
 			s.milliseconds, s.rate), "%", least(aim)})
 	}
 	f = append(f, figure{"living",
-		"stacks of processes living 5 to 20 ms, 200/s, complete, and named (not asked of the peer)", "%", least(95)})
+		"stacks of processes of 5 to 20 ms, 200/s: complete, and with names (peer: complete)", "%", least(95)})
 	for _, p := range programs {
 		f = append(f, figure{p.key(), "complete user stacks, " + p.title, "%", least(99)})
 	}
@@ -84,8 +84,8 @@ func stackFigures() []figure {
 		for _, state := range []string{"cold", "warm"} {
 			key := program + " " + state
 			f = append(f, figure{"first " + key, "exec to first complete stack, " + key, "ms", nil},
-				figure{"earlier " + key, "samples of it before that, " + key, "", most(0)},
-				figure{"complete " + key, "complete user stacks of all in it, " + key, "%", nil})
+				figure{"earlier " + key, "samples before the first complete stack, " + key, "", most(0)},
+				figure{"complete " + key, "complete user stacks of the program, " + key, "%", nil})
 		}
 	}
 	return append(f,

@@ -196,7 +196,7 @@ func languageFigures() (f []figure) {
 	}{
 		{"named ", "user samples with a function of the script", "%", least(99)},
 		{"chain ", "user samples with all its functions in order", "%", nil},
-		{"language whole ", "whole user stacks, by the profiler's own account", "%", least(99)},
+		{"language whole ", "whole user stacks, as the profiler reports", "%", least(99)},
 		{"language samples ", "user samples", "", nil},
 		{"bpf ", "BPF time a sample", "us", nil},
 		{"cpu ", "agent CPU", "s/min", nil},

@@ -42,7 +42,7 @@ func newBench(o options, w *workshop) *bench {
 		}
 	}
 	b.work = []costlyWork{
-		{"idle", "nothing of ours running", func() (func(), error) { return func() {}, nil }},
+		{"idle", "idle host", func() (func(), error) { return func() {}, nil }},
 		{"chain", fmt.Sprintf("%d frames on each CPU", costlyFrames), func() (func(), error) {
 			burning, err := w.chain(costlyFrames, o.nice)
 			return burning.stop, err

@@ -177,9 +177,9 @@ func (b *bench) slowdownLines() (lines []line) {
 		for _, kind := range []struct {
 			key, title string
 			seconds    map[string][]float64
-		}{{"cpu", "its CPU time", s.CPU}, {"wall", "until it ends", s.Wall}} {
+		}{{"cpu", "CPU time", s.CPU}, {"wall", "elapsed time", s.Wall}} {
 			l := line{figure: figure{fmt.Sprintf("slowdown %s %s", kind.key, s.Key),
-				fmt.Sprintf("slow-down of %s: %s", s.Title, kind.title), "%", nil}}
+				fmt.Sprintf("slow-down of %s, %s", s.Title, kind.title), "%", nil}}
 			for _, p := range b.profilers {
 				l.addSlowdown(kind.seconds[alone], kind.seconds[p.name])
 			}

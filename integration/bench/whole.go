@@ -205,15 +205,15 @@ func (r residentResult) report(load residentWork) residentReport {
 	line := func(key, title string, unit, value, sampled, mapped float64) {
 		out.Lines = append(out.Lines, residentLine{key, title, value / unit, sampled / unit, mapped / unit})
 	}
-	line("rows", "unwind rows resident at most, thousands", 1e3, r.most.rows, float64(hit.rows), float64(all.rows))
-	line("row bytes", "MB that they take", 1e6, r.most.rowBytes, float64(hit.rowBytes), float64(all.rowBytes))
+	line("rows", "unwind rows resident, peak, thousands", 1e3, r.most.rows, float64(hit.rows), float64(all.rows))
+	line("row bytes", "MB of the rows", 1e6, r.most.rowBytes, float64(hit.rowBytes), float64(all.rowBytes))
 	line("used", "MB with directories and mappings", 1e6, r.most.usedBytes, float64(hit.rowBytes+hit.dirBytes),
 		float64(all.rowBytes+all.dirBytes))
-	line("allocated", "MB of heap taken by making rows, garbage included",
+	line("allocated", "MB of heap allocated to make rows, garbage included",
 		1e6, r.heap.allocated, float64(hit.allocated), float64(all.allocated))
-	line("heap", "MB of heap in use for rows and account of them at most; whole: the rows",
+	line("heap", "MB of heap in use for rows and their bookkeeping, peak; whole tables: rows only",
 		1e6, r.heap.inUse, float64(hit.rowBytes), float64(all.rowBytes))
-	line("agent heap", "MB of the whole agent's heap at most, names and profiles and all; whole: the rows",
+	line("agent heap", "MB of the agent's whole heap, peak; whole tables: rows only",
 		1e6, r.most.heap, float64(hit.rowBytes), float64(all.rowBytes))
 	return out
 }

@@ -86,6 +86,45 @@ func TestPaths(t *testing.T) {
 	require.Greater(t, paths, 50)
 }
 
+// TestOverview: the overview names each package directly in ebpf/.
+func TestOverview(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/architecture/overview.md"))
+	require.NoError(t, err)
+	folders, err := filepath.Glob(filepath.Join(root, "ebpf/*/*.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, folders)
+	for _, path := range folders {
+		require.Contains(t, string(text), "`"+filepath.Base(filepath.Dir(path))+"`", path)
+	}
+}
+
+// testName is the name of a test in backquotes.
+var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
+
+// TestTestNames: each test that a document names exists.
+func TestTestNames(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join(root, "integration/testlist/tests.txt"))
+	require.NoError(t, err)
+	exists := map[string]bool{}
+	for line := range strings.Lines(string(list)) {
+		if fields := strings.Fields(line); len(fields) > 1 {
+			exists[fields[1]] = true
+		}
+	}
+	names := 0
+	for _, d := range documents(t) {
+		for _, l := range d.lines {
+			for _, found := range testName.FindAllStringSubmatch(l.text, -1) {
+				names++
+				if !exists[found[1]] {
+					t.Errorf("%s:%d: there is no test %s", d.path, l.number, found[1])
+				}
+			}
+		}
+	}
+	require.Greater(t, names, 50)
+}
+
 // nameIn is a function or another name of the code, and the file that a document says it is in.
 var nameIn = regexp.MustCompile("`(?:\\w+\\.)*(\\w+)`(?: and `(?:\\w+\\.)*(\\w+)`)?" +
 	` in \[[^\]]*\]\(([^)\s]+\.(?:go|h|c))\)`)

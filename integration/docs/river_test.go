@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,27 @@ func TestRiver(t *testing.T) {
 	require.Greater(t, found, 20)
 	require.Error(t, load(t, registry, `pyroscope.ebpf "x" { forward_to = [pyroscope.write.none.receiver] }`))
 	require.Error(t, load(t, registry, `pyroscope.ebpf "x" { forward_two = [] }`))
+}
+
+// TestOptionsExample: options.river has each argument and block of pyroscope.ebpf that has an effect. The tables of the
+// page are compared with the code.
+func TestOptionsExample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "river/examples/options.river"))
+	require.NoError(t, err)
+	names := 0
+	for _, table := range readDocument(t, componentPages+"pyroscope.ebpf.md").tables() {
+		kind := table.header[0]
+		if kind != "argument" && kind != "block" || slices.Contains(table.section, "Accepted without effect") {
+			continue
+		}
+		for _, cells := range table.rows {
+			if !strings.Contains(cells[len(cells)-1], "has no effect") {
+				names++
+				require.Regexp(t, `(?m)^\s*`+strings.Trim(cells[0], "`")+`\s*[={]`, string(text))
+			}
+		}
+	}
+	require.Greater(t, names, 30)
 }
 
 // load loads a configuration.

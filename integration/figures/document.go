@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,11 @@ const (
 	closing = "<!-- end of figures -->\n"
 )
 
+// shared are templates that each block can use.
+//
+//go:embed shared.tmpl
+var shared string
+
 // document is a Markdown file.
 type document struct {
 	root, path string // of the repository, and of the file in it
@@ -41,10 +47,11 @@ type block struct {
 // fill returns the text with all blocks generated again.
 func (d document) fill(text string) (string, error) {
 	var filled strings.Builder
+	described := map[string]bool{}
 	err := d.parse(text, func(prose string) {
 		filled.WriteString(prose)
 	}, func(b block) error {
-		made, err := d.render(b)
+		made, err := d.render(b, described)
 		if err != nil {
 			return err
 		}
@@ -79,14 +86,18 @@ func (d document) parse(text string, prose func(string), figures func(block) err
 	}
 }
 
-// render generates the figures of a block, and the lines that name their sources.
-func (d document) render(b block) (string, error) {
-	used := &sources{dir: filepath.Join(d.root, "docs", "results")}
+// render generates the figures of a block, and the lines that name their sources. Records that an earlier block has
+// described are named only.
+func (d document) render(b block, described map[string]bool) (string, error) {
+	used := &sources{dir: filepath.Join(d.root, "docs", "results"), described: described}
 	functions := functions()
 	functions["record"] = used.values
-	text := strings.Repeat("\n", b.line-1) + b.template
-	t, err := template.New(d.path).Option("missingkey=error").Funcs(functions).Parse(text)
+	t, err := template.New("shared").Option("missingkey=error").Funcs(functions).Parse(shared)
 	if err != nil {
+		return "", err
+	}
+	text := strings.Repeat("\n", b.line-1) + b.template
+	if t, err = t.New(d.path).Parse(text); err != nil {
 		return "", err // contains file and line
 	}
 	var out strings.Builder
@@ -101,10 +112,11 @@ func (d document) render(b block) (string, error) {
 
 // sources are the records that a block uses.
 type sources struct {
-	dir     string
-	names   []string
-	records map[string]*record.Record
-	decoded map[string]any
+	dir       string
+	names     []string
+	records   map[string]*record.Record
+	decoded   map[string]any
+	described map[string]bool // records of the document whose circumstances were written
 }
 
 // values is the template function `record`: it returns the values of a record by name.
@@ -133,8 +145,12 @@ func (s *sources) lines(path string) string {
 		if err != nil {
 			link = name // cannot happen: both are relative
 		}
-		lines = append(lines, fmt.Sprintf("[%s](%s): `%s`, %s.", name, link, s.records[name].Command,
-			circumstances(s.records[name])))
+		about := "as above"
+		if r := s.records[name]; !s.described[name] {
+			about = fmt.Sprintf("`%s`, %s", r.Command, circumstances(r))
+		}
+		s.described[name] = true
+		lines = append(lines, fmt.Sprintf("[%s](%s): %s.", name, link, about))
 	}
 	return "<sub>" + strings.Join(lines, "<br>\n") + "</sub>"
 }

@@ -24,10 +24,16 @@ func TestDocuments(t *testing.T) {
 // measured is a number with a unit of something that was measured.
 var measured = regexp.MustCompile(`[0-9]\s?(%|[un]s\b|µs|ms\b|MB\b|s/min|s of CPU)`)
 
-// TestNoFigureInProse: figures without a record are not allowed. In docs/performance.md all figures are in blocks that
-// are filled in.
+// TestNoFigureInProse: figures without a record are not allowed. In the documents about costs all figures are in blocks
+// that are filled in.
 func TestNoFigureInProse(t *testing.T) {
-	d := document{root: repository, path: "docs/performance.md"}
+	for _, path := range []string{"docs/performance.md", "docs/reference/measurements.md"} {
+		checkProse(t, document{root: repository, path: path})
+	}
+}
+
+func checkProse(t *testing.T, d document) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, d.path))
 	require.NoError(t, err)
 	blocks := 0
@@ -110,6 +116,22 @@ func TestFill(t *testing.T) {
 	again, err := d.fill(filled)
 	require.NoError(t, err)
 	require.Equal(t, filled, again)
+}
+
+// TestFillDescribesOnce: only the first block with a record describes it.
+func TestFillDescribesOnce(t *testing.T) {
+	const block = "<!-- figures\n{{(record \"tiny\").startup}}\n-->\n<!-- end of figures -->\n"
+	filled, err := tinyRepository(t).fill(block + block)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(filled, "`make bench`"))
+	require.Contains(t, filled, "<sub>[tiny](results/tiny.json): as above.</sub>")
+}
+
+// TestPerformanceIsShort: a person reads the page about costs; all tables are in docs/reference/measurements.md.
+func TestPerformanceIsShort(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "docs/performance.md"))
+	require.NoError(t, err)
+	require.Less(t, len(strings.Fields(string(text))), 1501)
 }
 
 func TestFillRefuses(t *testing.T) {

@@ -70,8 +70,9 @@ func TestPictures(t *testing.T) {
 	b.screenshot(t, "flame-diff")
 }
 
-// TestPicturesOfAgent makes the pictures of docs/performance.md in the folder that HEADWATER_PICTURES names: of the
-// recordings of the agent that bench -parts -keep has written to the folder HEADWATER_RECORDINGS, and what differs.
+// TestPicturesOfAgent makes the pictures of docs/reference/measurements.md in the folder that HEADWATER_PICTURES names:
+// of the recordings of the agent that bench -parts -keep has written to the folder HEADWATER_RECORDINGS, and what
+// differs.
 func TestPicturesOfAgent(t *testing.T) {
 	out, recordings := os.Getenv("HEADWATER_PICTURES"), os.Getenv("HEADWATER_RECORDINGS")
 	if out == "" || recordings == "" {

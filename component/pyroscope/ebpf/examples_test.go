@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/parser"
 	"github.com/grafana/river/vm"
@@ -40,13 +42,21 @@ func TestExamples(t *testing.T) {
 			require.NoError(t, vm.New(block.Body).Evaluate(scope, &args), name)
 			require.Empty(t, args.Settings.Unused.withoutEffect(), name)
 			if filepath.Base(name) == "options.river" {
-				var defaults Arguments
-				defaults.SetToDefault()
-				defaults.ForwardTo, defaults.Settings.Targets, defaults.Settings.DefaultTarget = args.ForwardTo,
-					args.Settings.Targets, args.Settings.DefaultTarget
-				require.Equal(t, defaults, args, "options.river has the defaults")
+				require.Empty(t, cmp.Diff(allDefaults(), args, cmpopts.EquateEmpty()), "options.river has the defaults")
 			}
 		}
 	}
 	require.NotZero(t, found)
+}
+
+// allDefaults returns the default arguments, with each block that has an effect.
+func allDefaults() (args Arguments) {
+	args.SetToDefault()
+	s := &args.Settings
+	s.Debuginfod, s.PageFaults, s.Heap, s.OffCPU = new(DebuginfodArguments), new(PageFaultsArguments),
+		new(HeapArguments), new(OffCPUArguments)
+	for _, block := range []interface{ SetToDefault() }{s.Debuginfod, s.PageFaults, s.Heap, s.OffCPU} {
+		block.SetToDefault()
+	}
+	return args
 }
