@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/kernel"
@@ -224,11 +225,13 @@ func TestSlowedProgramIsPaused(t *testing.T) {
 			require.Less(t, p.brake.trap.stepped, time.Millisecond)
 			testkit.Eventually(t, "the program is paused", func() bool {
 				program.measure(t, calls)
-				return len(p.Stats().Paused) == 1
+				for _, paused := range p.Stats().Paused { // other programs of the host may be paused, too
+					if paused.PID == program.pid {
+						return assert.Greater(t, paused.Share, DefaultLimit)
+					}
+				}
+				return false
 			})
-			paused := p.Stats().Paused[0]
-			require.Equal(t, program.pid, paused.PID)
-			require.Greater(t, paused.Share, DefaultLimit)
 			testkit.Eventually(t, "the program is as fast as without probes", func() bool {
 				return program.measure(t, calls) < 20*free // a trap takes some hundred times as long
 			})
