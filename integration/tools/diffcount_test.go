@@ -25,7 +25,10 @@ func TestDiffPerCount(t *testing.T) {
 
 	r, code := diff(t, "--per", "run", base.file, longer.file)
 	require.Equal(t, 1, code, "a run costs more")
-	require.GreaterOrEqual(t, len(r.Changed), 3)
+	require.NotEmpty(t, r.Changed)
+	for _, c := range r.Changed { // how many are certain depends on the samples that a busy machine loses
+		require.Greater(t, c.Low, 1.0, "%+v", c)
+	}
 
 	r, code = per(base, longer)
 	for _, c := range r.Changed {
