@@ -45,7 +45,9 @@ var unnamed = regexp.MustCompile(`^(\[(unknown|(?:incomplete|guessed)\b.*)\]|(.*
 var remark = regexp.MustCompile(`^\[(?:incomplete|guessed): .*\]$`)
 
 // IsRemark reports whether a function is a remark at the end of a stack, such as [incomplete: no_row].
-func IsRemark(function string) bool { return strings.HasPrefix(function, "[") && remark.MatchString(function) }
+func IsRemark(function string) bool {
+	return strings.HasPrefix(function, "[") && remark.MatchString(function)
+}
 
 // isUnnamed reports whether function matches unnamed. For almost all names it does not run the regular expression.
 func isUnnamed(function string) bool {
