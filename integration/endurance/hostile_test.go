@@ -55,6 +55,7 @@ func TestHostileHost(t *testing.T) {
 		}
 	}()
 	most := watch(t, h, "all that is hostile was met", hostileRSS, func() bool {
+		host.checkParts(t)
 		profiles := received.Profiles("hostile")
 		missing = cmp.Or(limitNotHit(t, h), notMet(profiles))
 		return missing == "" && len(profiles) >= hostileProfiles

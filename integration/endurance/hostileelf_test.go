@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"os"
 	"testing"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // elfSection is a section to be added to an ELF file. It takes size bytes there; those
@@ -19,9 +21,17 @@ type elfSection struct {
 }
 
 // addSections adds sections that are not loaded at the end of a 64-bit little-endian
-// ELF file.
-func addSections(t testing.TB, path string, added ...elfSection) {
+// ELF file, which will be executed.
+func addSections(t testing.TB, program string, added ...elfSection) {
 	t.Helper()
+	path := program + ".sections" // testkit.CopyProgram says why another process writes the program
+	testkit.CopyProgram(t, program, path)
+	defer func() {
+		testkit.CopyProgram(t, path, program)
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

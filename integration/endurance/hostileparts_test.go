@@ -82,7 +82,8 @@ func debugLinkTo(target string) func(testing.TB, string, string) {
 
 // hostileHost is a host with all hostile parts.
 type hostileHost struct {
-	opened int // inotify(7): says when what must not be opened is
+	opened    int            // inotify(7): says when what must not be opened is
+	processes []*lab.Process // of the parts
 }
 
 // startHostile starts all hostile parts, one of them on a file system that hangs, and one whose perf map is a link
@@ -94,7 +95,7 @@ func startHostile(t testing.TB, twin string) *hostileHost {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(opened) })
-	host := &hostileHost{opened}
+	host := &hostileHost{opened: opened}
 	dir := lab.PublicDir(t)
 	for _, part := range hostileParts(twin) {
 		root := filepath.Join(dir, part.name)
@@ -104,15 +105,25 @@ func startHostile(t testing.TB, twin string) *hostileHost {
 		if part.prepare != nil {
 			part.prepare(t, root, program)
 		}
+		inRoot := "/" + part.name
 		if part.args[0] == "burn" {
-			startAsNobody(t, "/", program, "burn")
-			continue
+			root, inRoot = "/", program
 		}
-		startAsNobody(t, root, append([]string{"/" + part.name}, part.args...)...)
+		host.processes = append(host.processes, startAsNobody(t, root, append([]string{inRoot}, part.args...)...))
 	}
 	startThroughProc(t, dir)
 	startOnHangingMount(t, dir)
 	return host
+}
+
+// checkParts ends the test if a part no longer runs: it would never be met.
+func (host *hostileHost) checkParts(t testing.TB) {
+	t.Helper()
+	for i, p := range host.processes {
+		if p.Ended() {
+			t.Fatalf("%s has ended: %v\n%s", hostileParts("")[i].name, p.Err, p.Output)
+		}
+	}
 }
 
 // makeRoot makes a root directory with a FIFO and an endless device, which must not be
