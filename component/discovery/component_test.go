@@ -109,7 +109,7 @@ func group(source string, targets ...model.LabelSet) *targetgroup.Group {
 	return &targetgroup.Group{Source: source, Labels: model.LabelSet{"group": model.LabelValue(source)}, Targets: targets}
 }
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func TestExports(t *testing.T) {
 	sends := make(chan []*targetgroup.Group)

@@ -56,7 +56,7 @@ func TestInstance(t *testing.T) {
 	require.Eventually(t, func() bool {
 		other, err := Default.Instance(slept)
 		return err == nil && other.Program != before.Program && other.Program != 0
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 
 	_, err = fmt.Fprintln(in)
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestInstance(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, before.Start, now.Start)
 		return !now.Is(before)
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 
 	parsed, ok := ParseInstance(before.String())
 	require.True(t, ok)

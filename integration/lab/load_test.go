@@ -1,13 +1,16 @@
 package lab
 
 import (
+	"fmt"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -15,9 +18,12 @@ import (
 func TestLoadEnds(t *testing.T) {
 	need.Tools(t, "g++", "perl")
 	load := Start(t, exec.Command("../load", "mixed", "600"))
-	time.Sleep(3 * time.Second) // it has started programs
-	require.False(t, load.Ended(), load.Output)
+	children := fmt.Sprintf("/proc/%d/task/%[1]d/children", load.PID())
+	testkit.Eventually(t, "the load has started programs", func() bool {
+		require.False(t, load.Ended(), load.Output)
+		return len(strings.Fields(ReadFile(t, children))) >= 5
+	})
 	load.Signal(t, syscall.SIGTERM)
-	load.Wait(t, 30*time.Second)
+	load.Wait(t, 2*time.Minute)
 	require.NotContains(t, load.Output.String(), "No such file")
 }

@@ -183,7 +183,7 @@ func traced(t testing.TB, b *browser, script string) []traceEvent {
 	require.NoError(t, err)
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(browserPatience):
 		t.Fatal("the trace does not end")
 	}
 	mu.Lock()

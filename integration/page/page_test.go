@@ -157,7 +157,7 @@ func (b *browser) do(t testing.TB, steps ...chromedp.Action[chromedp.Void]) {
 }
 
 // browserPatience is how long the browser may take for a step.
-const browserPatience = 40 * time.Second
+const browserPatience = 2 * time.Minute
 
 // result asks the page for something, and returns its answer. A question that comes while the browser changes from one
 // page to the next is asked again.
@@ -179,7 +179,7 @@ func result[T any](t testing.TB, b *browser, action chromedp.Action[T]) T {
 func (b *browser) waits(t testing.TB, what, condition string) {
 	t.Helper()
 	testkit.Eventually(t, what, func() bool {
-		ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+		ctx, cancel := context.WithTimeout(b.ctx, browserPatience)
 		defer cancel()
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
 		return err == nil && is

@@ -90,7 +90,7 @@ func (h *hand) key(key string) {
 func (h *hand) types(text string) {
 	h.t.Helper()
 	h.actions = append(h.actions, fmt.Sprintf("type %q", text))
-	ctx, cancel := context.WithTimeout(h.b.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(h.b.ctx, browserPatience)
 	defer cancel()
 	_, err := chromedp.Run(ctx, chromedp.KeyEvent(text))
 	if err != nil && !(strings.HasSuffix(text, kb.Enter) && strings.Contains(err.Error(), "navigated")) {

@@ -101,7 +101,7 @@ func TestThisHost(t *testing.T) {
 			}
 		}
 		return strings.HasPrefix(got["__meta_process_commandline"], "sleep")
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 	require.Equal(t, fields[0], got["__meta_process_username"])
 	require.Equal(t, fields[1], got["__meta_process_uid"])
 	require.Equal(t, strings.Join(fields[2:], " "), got["__meta_process_commandline"])
@@ -158,15 +158,15 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	require.Eventually(t, func() bool { return len(last()) == 1 }, 30*time.Second, time.Millisecond, "at once")
+	require.Eventually(t, func() bool { return len(last()) == 1 }, 2*time.Minute, time.Millisecond, "at once")
 	require.Equal(t, component.HealthTypeHealthy, c.CurrentHealth().Health)
 
 	args.Join = []discovery.Target{{"x": "y"}}
 	args.RefreshInterval = time.Millisecond
 	require.NoError(t, c.Update(args))
-	require.Eventually(t, func() bool { return len(last()) == 2 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(last()) == 2 }, 2*time.Minute, time.Millisecond)
 	require.NoError(t, os.RemoveAll(fs.Root))
-	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second,
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 2*time.Minute,
 		time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)

@@ -62,18 +62,18 @@ func TestChanges(t *testing.T) {
 			is := func(want string) func() bool { return func() bool { return r.last().Content.Value == want } }
 
 			require.NoError(t, os.WriteFile(name, []byte("two"), 0o600))
-			require.Eventually(t, is("two"), 30*time.Second, time.Millisecond)
+			require.Eventually(t, is("two"), 2*time.Minute, time.Millisecond)
 
 			require.NoError(t, os.WriteFile(name+".new", []byte("three"), 0o600))
 			require.NoError(t, os.Rename(name+".new", name)) // as editors do
-			require.Eventually(t, is("three"), 30*time.Second, time.Millisecond)
+			require.Eventually(t, is("three"), 2*time.Minute, time.Millisecond)
 
 			require.NoError(t, os.Remove(name))
 			require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy },
-				30*time.Second, time.Millisecond)
+				2*time.Minute, time.Millisecond)
 			require.Equal(t, "three", r.last().Content.Value, "the last content stays")
 			require.NoError(t, os.WriteFile(name, []byte("four"), 0o600))
-			require.Eventually(t, is("four"), 30*time.Second, time.Millisecond)
+			require.Eventually(t, is("four"), 2*time.Minute, time.Millisecond)
 			require.Equal(t, component.HealthTypeHealthy, r.CurrentHealth().Health)
 		})
 	}

@@ -72,7 +72,7 @@ func (c *Component) listening(t *testing.T) string {
 	require.Eventually(t, func() bool {
 		addr, _ = c.addr.Load().(string)
 		return addr != ""
-	}, 30*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	return addr
 }
 
@@ -222,7 +222,7 @@ func TestPortIsTaken(t *testing.T) {
 	config.ListenPort, err = strconv.Atoi(port)
 	require.NoError(t, err)
 	c := start(t, &receiver{}, config)
-	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second,
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 2*time.Minute,
 		time.Millisecond)
 	require.Contains(t, c.CurrentHealth().Message, "address already in use")
 

@@ -171,8 +171,8 @@ func testStalledClient(t *testing.T, timeout time.Duration, http2 bool) {
 		}
 		answered <- err
 	}()
-	require.Eventually(t, func() bool { return c.room.held.Load() == 800_000 }, 30*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return c.room.held.Load() == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.room.held.Load() == 800_000 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return c.room.held.Load() == 0 }, 2*time.Minute, time.Millisecond)
 	close(release)
 	<-answered
 }

@@ -421,7 +421,7 @@ func TestServerComesBack(t *testing.T) {
 	for i := range 20 {
 		r.append(fmt.Sprint(i))
 	}
-	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, 60*time.Second,
+	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, 2*time.Minute,
 		time.Millisecond)
 	health := r.CurrentHealth()
 	require.Contains(t, health.Message, "endpoint "+s.URL+": ")
@@ -435,7 +435,7 @@ func TestServerComesBack(t *testing.T) {
 		found[s.receive(t).profile] = true
 	}
 	require.Len(t, found, 20)
-	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeHealthy }, 60*time.Second,
+	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeHealthy }, 2*time.Minute,
 		time.Millisecond)
 	r.eventually("pyroscope_write_sent_profiles_total", 20)
 	require.Zero(t, r.metric("pyroscope_write_dropped_profiles_total"))
@@ -522,7 +522,7 @@ func TestStopWakesRetries(t *testing.T) {
 	args.Endpoints[0].MinBackoff, args.Endpoints[0].MaxBackoff = time.Hour, time.Hour
 	r := newRig(t, args, testTuning()).run()
 	r.append("x")
-	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "trying again") }, 60*time.Second,
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "trying again") }, 2*time.Minute,
 		time.Millisecond)
 	s.set(nil)
 	r.stop()

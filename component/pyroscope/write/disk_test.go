@@ -59,7 +59,7 @@ func (r *rig) runNow() *rig {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.phase == running
-	}, 60*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	return r
 }
 
@@ -274,7 +274,7 @@ func TestQueueWithoutDisk(t *testing.T) {
 	require.NoError(t, os.Remove(blocked))
 	require.Eventually(t, func() bool {
 		return r.tryAppend("later") == nil && r.DebugInfo().(DebugInfo).Endpoints[0].QueueMemory == 0
-	}, 60*time.Second, 20*time.Millisecond)
+	}, 2*time.Minute, 20*time.Millisecond)
 	require.Contains(t, r.log.String(), "the queue on disk works again")
 	r.stop()
 	require.Zero(t, r.metric("pyroscope_write_dropped_profiles_total"), "they stay on disk")
@@ -320,7 +320,7 @@ func TestQueueOverReloads(t *testing.T) {
 	require.NoError(t, r.Update(Arguments{Queue: args.Queue}))
 	r.eventually("pyroscope_write_queue_profiles", 0)
 	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "profiles stay in the queue on disk") },
-		60*time.Second, time.Millisecond)
+		2*time.Minute, time.Millisecond)
 	s.set(nil)
 	require.NoError(t, r.Update(args))
 	require.Equal(t, numbers(0, 5), s.receiveAll(t, 5))

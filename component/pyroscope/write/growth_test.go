@@ -83,5 +83,5 @@ func TestQueueGrowthIsTold(t *testing.T) {
 	r.eventually("pyroscope_write_queue_profiles", 0)
 	r.append("last")
 	require.Equal(t, "last", s.receive(t).profile)
-	require.Eventually(t, func() bool { return advice() == "" }, 60*time.Second, 5*time.Millisecond, fmt.Sprint(advice()))
+	require.Eventually(t, func() bool { return advice() == "" }, 2*time.Minute, 5*time.Millisecond, fmt.Sprint(advice()))
 }

@@ -69,18 +69,18 @@ func TestPoll(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	content.Store("two")
-	require.Eventually(t, func() bool { return exported() == "two" }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return exported() == "two" }, 2*time.Minute, time.Millisecond)
 	content.Store("")
-	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second,
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 2*time.Minute,
 		time.Millisecond)
 	require.Contains(t, c.CurrentHealth().Message, "502")
 	require.Equal(t, "two", exported())
 	content.Store("three")
-	require.Eventually(t, func() bool { return exported() == "three" }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return exported() == "three" }, 2*time.Minute, time.Millisecond)
 
 	args.Method = "GET"
 	require.NoError(t, c.Update(args))
-	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second,
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 2*time.Minute,
 		time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)

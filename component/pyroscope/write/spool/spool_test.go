@@ -436,7 +436,7 @@ func TestConcurrentUse(t *testing.T) {
 		done := 0
 		for range 3 {
 			wg.Go(func() {
-				for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+				for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 					mu.Lock()
 					finished := done == writers*each
 					mu.Unlock()
