@@ -135,6 +135,18 @@ func TestUI(t *testing.T) {
 	page.heading("profile.custom/pyroscope.ebpf.inner")
 	page.open("/component/nowhere")
 	page.heading("Not found")
+
+	// An answer takes longer than the interval of refreshes.
+	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => {
+		const quick = window.fetch;
+		window.fetch = async (...request) => {
+			await new Promise(done => setTimeout(done, 7000));
+			return quick(...request);
+		};
+	})()`))
+	page.follow("graph")
+	page.heading("Graph")
+
 	b.mu.Lock()
 	// That is its 404.
 	b.complaints = slices.DeleteFunc(b.complaints,

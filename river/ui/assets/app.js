@@ -30,11 +30,14 @@ function route() {
 
 let shown = ""; // content of the page, which is not replaced while it stays the same
 let turn = 0; // number of the newest request; older responses are ignored
+let answered = 0; // number of the newest request that was answered
+let arriving = false; // the user navigated to a page that is not yet shown
 
 // show loads the page. If the user navigated to it, as opposed to a refresh, its
-// heading is announced and gets the focus.
-async function show(arrived) {
+// heading is announced and gets the focus, also where a refresh overtakes a slow response.
+async function show(navigated) {
 	const mine = ++turn;
+	arriving ||= navigated;
 	const page = route();
 	let result;
 	try {
@@ -44,6 +47,7 @@ async function show(arrived) {
 		if (mine !== turn) {
 			return;
 		}
+		answered = mine;
 		if (!(error instanceof NotFound)) {
 			say(`Headwater does not answer: ${error.message}. What you see may be old.`);
 			return;
@@ -53,6 +57,9 @@ async function show(arrived) {
 	if (mine !== turn) {
 		return;
 	}
+	answered = mine;
+	const arrived = arriving;
+	arriving = false;
 	const next = h("main", {}, ...result.content.flat(Infinity).filter((part) => part !== null));
 	if (arrived || next.innerHTML !== shown && !isSelecting()) {
 		replace(next, arrived);
@@ -133,8 +140,9 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("popstate", () => show(true));
 
+// A refresh does not overtake a request: a host that needs more than the interval to answer would never be shown.
 setInterval(() => {
-	if (document.getElementById("refresh").checked && !document.hidden) {
+	if (document.getElementById("refresh").checked && !document.hidden && answered === turn) {
 		show(false);
 	}
 }, 5000);
