@@ -19,7 +19,8 @@
 // A profile may lack samples that the host lost. The functions of lost samples are not known, so any function may lack
 // the lost share of its samples. Changes up to Options.AtLeast do not count, so bounds allow only for the lost share
 // beyond that. A side that lost too much is refused. If functions are compared including their callees, a function may
-// also lack the samples of incomplete stacks. The remarks at the ends of such stacks are no functions.
+// also lack the samples of incomplete stacks: their share of its own samples, and all of those by which one side has
+// more incomplete stacks than the other. The remarks at the ends of such stacks are no functions.
 package compare
 
 import (
@@ -183,8 +184,12 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 		r.Spread = &spread
 	}
 	r.All = r.between(b.all, n.all, b, n, r.spread(), 1-o.Confidence)
-	r.sort(b, n, o)
 	r.Factor = r.factor(b, n, 1-o.Confidence)
+	if b.total {
+		b.hidden = max(0, b.Incomplete-n.Incomplete) * b.all.value
+		n.hidden = max(0, n.Incomplete-b.Incomplete) * n.all.value
+	}
+	r.sort(b, n, o)
 	r.Needed = r.needed(b, n, 1-o.Confidence)
 	return r, nil
 }
@@ -321,7 +326,8 @@ func (r *Report) between(was, is amount, b, n *side, spread, alpha float64) Chan
 	}
 	k, m := is.effective(), was.effective()
 	wasScale, isScale := b.overdispersion(m, spread), n.overdispersion(k, spread)
-	low, high := shareBounds(k/isScale, m/wasScale, alpha)
+	low, _ := shareBounds(k/isScale, (m+b.hidden/b.size(was, is))/wasScale, alpha)
+	_, high := shareBounds((k+n.hidden/n.size(is, was))/isScale, m/wasScale, alpha)
 	weight := n.size(is, was) / n.per * isScale / (b.size(was, is) / b.per * wasScale)
 	c.Low = low / (1 - low) * weight * (1 - b.lacking)
 	if high < 1 {

@@ -287,6 +287,28 @@ func TestIncomplete(t *testing.T) {
 	require.Len(t, r.Others, 3) // with main, which calls both
 }
 
+// TestHiddenCaller checks that a function that is rare in complete stacks counts as a possible missing caller of all
+// incomplete stacks which only one side has.
+func TestHiddenCaller(t *testing.T) {
+	o := DefaultOptions()
+	o.Total = true
+	const rare = "Interpreter"
+	base := profileOf(10, map[string]int64{"work": 85_000, rare: 300, "[incomplete: no_row in libjvm.so]": 15_000})
+	after := profileOf(10, map[string]int64{"work": 94_000, rare: 6_300})
+	names := func(base, after *profile.Profile) (changed []string) {
+		for _, change := range changes(t, base, after, o).Changed {
+			changed = append(changed, change.Name)
+		}
+		return changed
+	}
+	require.NotContains(t, names(base, after), rare, "it may be in 15 % of the stacks of the base")
+	require.NotContains(t, names(after, base), rare, "it may be in 15 % of the new stacks")
+	complete := profileOf(10, map[string]int64{"work": 85_000, rare: 300, "other": 15_000})
+	require.Contains(t, names(complete, after), rare)
+	both := profileOf(10, map[string]int64{"work": 79_000, rare: 6_300, "[incomplete: no_row in libjvm.so]": 15_000})
+	require.Contains(t, names(base, both), rare, "both sides lack the same")
+}
+
 // TestIdle checks that intervals without samples count as time.
 func TestIdle(t *testing.T) {
 	busy := func() *Run {

@@ -25,6 +25,9 @@ type side struct {
 	of         string  // type of values: cpu, offcpu; "" if unknown
 	per        float64 // divisor of values
 	lacking    float64 // share of its samples that a function may lack, less Options.AtLeast
+	// hidden is the value of incomplete stacks beyond the share of such stacks on the other side, of functions with their
+	// callees: a single function may be a missing caller in all of them.
+	hidden float64
 }
 
 // run holds the functions of a Run, and the divisor of its values.
