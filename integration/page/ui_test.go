@@ -139,13 +139,25 @@ func TestUI(t *testing.T) {
 	// An answer takes longer than the interval of refreshes.
 	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => {
 		const quick = window.fetch;
+		window.waiting = 0;
 		window.fetch = async (...request) => {
+			window.waiting++;
 			await new Promise(done => setTimeout(done, 7000));
+			window.waiting--;
 			return quick(...request);
 		};
 	})()`))
 	page.follow("graph")
 	page.heading("Graph")
+	// The user turns refreshes off while one is under way: what is shown stands still.
+	page.wait(`waiting > 0`)
+	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => { document.title = "stands still"; })()`),
+		chromedp.Click(chromedp.CSS("#refresh")))
+	page.wait(`waiting === 0`)
+	painted(t, b)
+	if title := page.strings(`[document.title]`)[0]; title != "stands still" {
+		t.Errorf("a refresh was shown after refreshes were turned off: %q", title)
+	}
 
 	b.mu.Lock()
 	// That is its 404.

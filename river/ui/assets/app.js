@@ -20,7 +20,7 @@ function route() {
 	case "component":
 		return {name: "component", load: () => details(id)};
 	case "processes":
-		return {name: "processes", load: () => processes(id, () => show(false))};
+		return {name: "processes", load: () => processes(id, () => show())};
 	case "health":
 		return {name: "health", load: () => health(id)};
 	default:
@@ -33,9 +33,9 @@ let turn = 0; // number of the newest request; older responses are ignored
 let answered = 0; // number of the newest request that was answered
 let arriving = false; // the user navigated to a page that is not yet shown
 
-// show loads the page. If the user navigated to it, as opposed to a refresh, its
-// heading is announced and gets the focus, also where a refresh overtakes a slow response.
-async function show(navigated) {
+// show loads the page. If the user navigated to it, its heading is announced and gets the focus, also where a later
+// request overtakes a slow response. A refresh is not shown if the user has turned refreshes off in the meantime.
+async function show({navigated = false, refresh = false} = {}) {
 	const mine = ++turn;
 	arriving ||= navigated;
 	const page = route();
@@ -58,6 +58,9 @@ async function show(navigated) {
 		return;
 	}
 	answered = mine;
+	if (refresh && !refreshes()) {
+		return;
+	}
 	const arrived = arriving;
 	arriving = false;
 	const next = h("main", {}, ...result.content.flat(Infinity).filter((part) => part !== null));
@@ -136,14 +139,16 @@ document.addEventListener("click", (event) => {
 	}
 	event.preventDefault();
 	history.pushState(null, "", target);
-	show(true);
+	show({navigated: true});
 });
-window.addEventListener("popstate", () => show(true));
+window.addEventListener("popstate", () => show({navigated: true}));
+
+const refreshes = () => document.getElementById("refresh").checked;
 
 // A refresh does not overtake a request: a host that needs more than the interval to answer would never be shown.
 setInterval(() => {
-	if (document.getElementById("refresh").checked && !document.hidden && answered === turn) {
-		show(false);
+	if (refreshes() && !document.hidden && answered === turn) {
+		show({refresh: true});
 	}
 }, 5000);
-show(true);
+show({navigated: true});
