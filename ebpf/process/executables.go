@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -32,6 +33,7 @@ type executables struct {
 	sharing      sharing
 	interpreters interpreters
 	work         *filework.Pool
+	debug        *debugfile.Finder
 	slow         slow
 	patience     time.Duration  // limit of the wait for a file that is not known yet
 	opening      waits          // for files
@@ -41,7 +43,7 @@ type executables struct {
 
 func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *executables {
 	return &executables{
-		store: store, fs: fs, languages: languages, work: work, patience: openPatience,
+		store: store, fs: fs, languages: languages, work: work, debug: debugfile.New(work, nil), patience: openPatience,
 		opening: newWaits(openAtOnce, openShare), indexes: newWaits(indexAtOnce, indexShare),
 		vdsos32: map[[sha256.Size]byte]*Executable{},
 		byID:    map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -63,6 +64,9 @@ func (t *Tracker) SetOpenPatience(d time.Duration) { t.exes.patience = d }
 
 // SetMachine sets the instruction set of the processes. The default is the host's. Call it before the Tracker is used.
 func (t *Tracker) SetMachine(m elf.Machine) { t.machine = m }
+
+// DebugFiles returns the Finder of separate debug files that the Tracker uses.
+func (t *Tracker) DebugFiles() *debugfile.Finder { return t.exes.debug }
 
 // Close closes all executables.
 func (t *Tracker) Close() { t.exes.close() }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/numa"
@@ -21,6 +22,7 @@ type Executables interface {
 	Source(e *process.Executable) process.Source               // the file with the names of e
 	JITCode(exe unwind.ExeID) (*process.JITCode, bool)         // the JIT code that exe stands for, if it is not a file
 	Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) // the interpreter that exe stands for, if not a file
+	DebugFiles() *debugfile.Finder                             // closed with the Builder
 }
 
 // Builder counts samples by target and stack, and makes pprof profiles. Its methods may be called concurrently.

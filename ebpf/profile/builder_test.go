@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/kind"
@@ -23,6 +24,7 @@ func (noExecutables) JITCode(unwind.ExeID) (*process.JITCode, bool)         { re
 func (noExecutables) Interpreter(unwind.ExeID) (*process.Interpreter, bool) { return nil, false }
 func (noExecutables) Executable(unwind.ExeID) *process.Executable           { return nil }
 func (noExecutables) Source(*process.Executable) process.Source             { return process.Source{} }
+func (noExecutables) DebugFiles() *debugfile.Finder                         { return nil }
 
 func newBuilder(t testing.TB, rate int) *Builder {
 	t.Helper()

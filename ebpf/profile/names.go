@@ -37,7 +37,7 @@ type names struct {
 func newNames(e Executables, files *filework.Pool) *names {
 	return &names{
 		executables: e,
-		symbolizer:  symbol.New(symbol.Options{Files: files}),
+		symbolizer:  symbol.New(symbol.Options{DebugFiles: e.DebugFiles()}),
 		jit:         jit.New(procfs.Default, files, jit.DefaultBytes),
 		files:       files,
 		readers:     newReaders(files),

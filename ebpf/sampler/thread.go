@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/runtime"
@@ -52,6 +53,9 @@ func (t *Threads) Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) {
 
 // Source returns the file that has the names of e, most often its own file.
 func (t *Threads) Source(e *process.Executable) process.Source { return t.tracker.Source(e) }
+
+// DebugFiles finds separate debug files.
+func (t *Threads) DebugFiles() *debugfile.Finder { return t.tracker.DebugFiles() }
 
 // CompleteThread returns a sample of a thread that is on no CPU: it walks the thread's stack from its registers, and
 // reads the frames that language runtimes keep. The sample is right if the thread has not run until CompleteThread

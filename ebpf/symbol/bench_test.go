@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/debugfile"
 )
 
 // BenchmarkLoad builds the tables of some large programs. Its allocations should be only a little more than the tables.
@@ -21,7 +21,7 @@ func BenchmarkLoad(b *testing.B) {
 			} else if path, err = filepath.EvalSymlinks(path); err != nil {
 				b.Fatal(err)
 			}
-			o, finder := object(b, 1, path), &debugFinder{work: &filework.Pool{}}
+			o, finder := object(b, 1, path), &debugFinder{Finder: debugfile.New(nil, nil)}
 			b.ReportAllocs()
 			var status Status
 			for b.Loop() {

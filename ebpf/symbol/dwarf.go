@@ -44,7 +44,7 @@ func addDWARF(sources []source, o *Object, files *files, finder *debugFinder) []
 		return dwarfline.Open(file, dwarfline.OpenOptions{
 			Paths:     []string{o.Path, strings.TrimPrefix(files.debugPath, o.Root)},
 			OpenFile:  func(name string) (*elffile.File, error) { return openSibling(o.Root, files.debugPath, name) },
-			DebugDirs: finder.dirs,
+			DebugDirs: finder.Dirs(),
 			Spill:     &finder.spill,
 		})
 	}}

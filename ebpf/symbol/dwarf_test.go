@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/dwarfline"
 	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
 )
 
 const inlining = `
@@ -146,7 +146,7 @@ func TestDWARFLinkageName(t *testing.T) {
 // TestDWARFClosed: the mappings of DWARF data are removed when the table is evicted.
 func TestDWARFClosed(t *testing.T) {
 	program := compile(t, "a.c", inlining, "-O2", "-gdwarf-4", "-gz=zlib")
-	finder := &debugFinder{work: &filework.Pool{}}
+	finder := &debugFinder{Finder: debugfile.New(nil, nil)}
 	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
 	n, _ := load(o, finder)
 	if known, _, _ := n.frames(nmFunctions(t, program)[0].addr); len(known.frames) == 0 {
@@ -175,7 +175,7 @@ func withDebugInfo(t *testing.T, content []byte) string {
 func TestUselessDWARFIsReleased(t *testing.T) {
 	// units of an unknown version
 	program := withDebugInfo(t, bytes.Repeat([]byte{4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 1<<10))
-	finder := &debugFinder{work: &filework.Pool{}, spill: elffile.Spill{Dir: t.TempDir()}}
+	finder := &debugFinder{Finder: debugfile.New(nil, nil), spill: elffile.Spill{Dir: t.TempDir()}}
 	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
 	n, _ := load(o, finder)
 	defer n.close()

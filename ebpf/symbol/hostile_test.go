@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/limit"
 )
@@ -36,7 +37,7 @@ func TestSparseDebugFile(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	s.refresh(began.Add(time.Hour))
-	if took := time.Since(began); took > MaxLinkedTime+2*time.Minute { // the machine may be busy
+	if took := time.Since(began); took > debugfile.MaxLinkedTime+2*time.Minute { // the machine may be busy
 		t.Errorf("naming took %v", took)
 	}
 	if status, _ := s.Status(o); !errors.Is(status.Err, elffile.ErrTooLarge) {
@@ -55,47 +56,6 @@ func TestSparseDebugFile(t *testing.T) {
 	s.refresh(time.Now().Add(2 * time.Hour))
 	if got := s.Frames(o, program.inner, false)[0]; got.Function != "inner" {
 		t.Errorf("after it was written again: %+v", got)
-	}
-}
-
-func TestCheckSums(t *testing.T) {
-	const most = 64 << 20
-	path := filepath.Join(t.TempDir(), "file")
-	sum := func(c *checkSums) (uint32, error) {
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		return c.of(f)
-	}
-	writeFile(t, []byte("123456789"), path)
-	c := newCheckSums(most)
-	if got, err := sum(c); got != 0xcbf43926 || err != nil { // the check value of CRC-32/ISO-HDLC
-		t.Errorf("%#x, %v", got, err)
-	}
-	// The checksum is remembered, and the long-term rate of reads is bounded.
-	if err := os.Truncate(path, most); err != nil {
-		t.Fatal(err)
-	}
-	c = newCheckSums(most)
-	first, err := sum(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := sum(c); again != first || err != nil {
-		t.Errorf("again: %#x, %v, want %#x", again, err, first)
-	}
-	if err := os.Chtimes(path, time.Time{}, time.Unix(0, 0)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sum(c); !errors.Is(err, elffile.ErrBusy) {
-		t.Errorf("beyond the rate: %v", err)
-	}
-	c = newCheckSums(most)
-	c.ended.Store(true)
-	if _, err := sum(c); !errors.Is(err, errStopped) {
-		t.Errorf("at the end: %v", err)
 	}
 }
 

@@ -19,8 +19,8 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 	status := Status{Reason: Named}
 	if !file.HasSymtab() || !file.HasSection(debugInfo) {
 		w := wantedOf(o, file)
-		debug, slow := finder.find(w)
-		n.files.debug, n.files.debugPath, status.own = debug.debug, debug.path, debug.own
+		debug, slow := finder.Find(w)
+		n.files.debug, n.files.debugPath, status.own = debug.File, debug.Path, debug.Own
 		if n.files.debug == nil && !file.HasSymtab() && !file.IsGo() {
 			n.files.debug, n.files.debugPath, status.Fetch = finder.fetch(w)
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
@@ -29,10 +30,10 @@ func (s *Symbolizer) refresh(now time.Time) {
 	}
 	all, due := s.tables.missing(now)
 	for _, e := range due {
-		file, err := s.finder.find(*e.status.missing)
+		file, err := s.finder.Find(*e.status.missing)
 		s.limits.Note(err)
-		if file.debug != nil {
-			file.close()
+		if file.File != nil {
+			file.Close()
 			s.forgetNames(e)
 		}
 	}
@@ -77,24 +78,24 @@ func (s *Symbolizer) Explain(o *Object) string {
 			pkg = s.owners.debugPackage("", o.Path)
 		}
 	}
-	dir := DefaultDebugDir
-	if len(s.finder.dirs) > 0 {
-		dir = s.finder.dirs[0]
+	dir := debugfile.DefaultDir
+	if dirs := s.finder.Dirs(); len(dirs) > 0 {
+		dir = dirs[0]
 	}
 	return status.explain(dir, pkg)
 }
 
 // sameOnHost reports whether an object from another root, whose process may be gone, is this host's file of that path.
-func sameOnHost(w *wanted) bool {
-	if w.root == "" || w.buildID == "" {
+func sameOnHost(w *debugfile.Wanted) bool {
+	if w.Root == "" || w.BuildID == "" {
 		return false
 	}
-	file, err := elffile.Open(w.path)
+	file, err := elffile.Open(w.Path)
 	if err != nil {
 		return false
 	}
 	defer file.Close()
-	return file.BuildID() == w.buildID
+	return file.BuildID() == w.BuildID
 }
 
 // packages remembers the packages with the debug files of programs.

@@ -3,8 +3,9 @@ package symbol
 import (
 	"errors"
 	"fmt"
-	"path"
 	"strings"
+
+	"github.com/headwater/headwater/ebpf/debugfile"
 )
 
 // Reason is why addresses of an object may have no name.
@@ -40,8 +41,8 @@ type Status struct {
 	DebugInfo error
 	Fetch     error // result of asking the Fetcher for the debug file; nil if it was not asked
 
-	missing *wanted // the debug file to search again
-	own     bool    // the names come from a debug file that is only for this object, see found
+	missing *debugfile.Wanted // the debug file to search again
+	own     bool              // the names come from a debug file that is only for this object, see debugfile.Found
 }
 
 // explain returns a sentence with the reason why functions have no names and the way to get them, or "" if all is well.
@@ -64,10 +65,10 @@ func (s Status) explain(dir, pkg string) string {
 		}
 		return s.Err.Error()
 	}
-	if s.missing != nil && len(s.missing.buildID) > 2 {
-		id := s.missing.buildID
+	if s.missing != nil && len(s.missing.BuildID) > 2 {
+		id := s.missing.BuildID
 		fmt.Fprintf(&b, "; the debug file of build ID %s is missing at %s", id,
-			path.Join(dir, ".build-id", id[:2], id[2:]+".debug"))
+			debugfile.PathByBuildID(dir, id))
 	}
 	if pkg != "" {
 		fmt.Fprintf(&b, ", install %s", pkg)

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
@@ -63,7 +63,6 @@ type Frame struct {
 const (
 	DefaultTableBytes  = 32 << 20
 	DefaultCacheFrames = 64 << 10
-	DefaultDebugDir    = "/usr/lib/debug"
 	DefaultKallsyms    = "/proc/kallsyms"
 )
 
@@ -71,11 +70,12 @@ const (
 type Options struct {
 	// memory for symbol tables; evicts the least recently used, and keeps the last one; 0: DefaultTableBytes
 	TableBytes  int
-	CacheFrames int            // number of addresses whose names are remembered; 0: DefaultCacheFrames
-	DebugDirs   []string       // directories of separate debug files; nil: DefaultDebugDir
-	Kallsyms    string         // file of kernel symbols; "": DefaultKallsyms
-	Fetcher     Fetcher        // downloads debug files; nil if there is none
-	Files       *filework.Pool // searches for debug files; nil: a new pool
+	CacheFrames int      // number of addresses whose names are remembered; 0: DefaultCacheFrames
+	DebugDirs   []string // directories of separate debug files; nil: debugfile.DefaultDir
+	Kallsyms    string   // file of kernel symbols; "": DefaultKallsyms
+	Fetcher     Fetcher  // downloads debug files; nil if there is none
+	// DebugFiles finds separate debug files; nil: a new Finder, which searches DebugDirs. Close closes it.
+	DebugFiles *debugfile.Finder
 }
 
 func (o *Options) setDefaults() {
@@ -85,11 +85,8 @@ func (o *Options) setDefaults() {
 	if o.CacheFrames == 0 {
 		o.CacheFrames = DefaultCacheFrames
 	}
-	if o.DebugDirs == nil {
-		o.DebugDirs = []string{DefaultDebugDir}
-	}
-	if o.Files == nil {
-		o.Files = &filework.Pool{}
+	if o.DebugFiles == nil {
+		o.DebugFiles = debugfile.New(nil, o.DebugDirs)
 	}
 	if o.Kallsyms == "" {
 		o.Kallsyms = DefaultKallsyms
@@ -114,8 +111,7 @@ const unpackRate = 2 << 20
 // New returns a Symbolizer. It does not read files yet.
 func New(options Options) *Symbolizer {
 	options.setDefaults()
-	finder := &debugFinder{dirs: options.DebugDirs, work: options.Files, remote: options.Fetcher,
-		sums: newCheckSums(MaxLinked)}
+	finder := &debugFinder{Finder: options.DebugFiles, remote: options.Fetcher}
 	finder.spill.Rate = rate.NewLimiter(unpackRate, elffile.DefaultSpill)
 	limits := &limit.Counter{}
 	tables := newTableCache(options.TableBytes, func(o *Object) (*names, Status) { return load(o, finder) })
@@ -217,7 +213,7 @@ func (s *Symbolizer) LimitHits() map[limit.Reader]uint64 { return s.limits.Hits(
 
 // Close stops slow work, such as reading debug files. Names requested after Close may be missing.
 func (s *Symbolizer) Close() {
-	s.finder.sums.ended.Store(true)
+	s.finder.Close()
 	s.finder.spill.End()
 }
 

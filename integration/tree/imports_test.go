@@ -22,7 +22,7 @@ var ranks = []struct {
 }{
 	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 0}, {"ebpf/procfs/helper", 0},
 	{"ebpf/x86", 0},
-	{"ebpf/codeflow", 2}, {"ebpf/stackheight", 1}, {"ebpf/filework", 2},
+	{"ebpf/codeflow", 2}, {"ebpf/stackheight", 1}, {"ebpf/filework", 2}, {"ebpf/debugfile", 3},
 	{"ebpf/limit", 0}, {"ebpf/clock", 0}, {"ebpf/printable", 0}, {"ebpf/footprint", 1}, {"ebpf/counter", 0},
 	{"ebpf/footprint/early", 1},
 	{"ebpf/order", 0}, {"ebpf/kind", 0}, {"ebpf/numa", 0}, {"ebpf/trie", 0},

@@ -13,6 +13,7 @@ import (
 	"github.com/headwater/headwater/component/local/file"
 	"github.com/headwater/headwater/component/pyroscope/receivehttp"
 	"github.com/headwater/headwater/component/pyroscope/write"
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/dwarfline"
 	"github.com/headwater/headwater/ebpf/ehframe"
 	"github.com/headwater/headwater/ebpf/elffile"
@@ -48,7 +49,7 @@ func bounds() []bound {
 		{"Compressed debug info on disk", []string{gib(elffile.DefaultFileSpill), gib(elffile.DefaultSpill)}},
 		{"DWARF data", []string{thousands(dwarfline.MaxWork), thousands(dwarfline.MaxFileWork),
 			thousands(dwarfline.FileWorkPerSecond)}},
-		{"Debug file named by", []string{gib(names.MaxLinked), seconds(names.MaxLinkedTime)}},
+		{"Debug file named by", []string{gib(debugfile.MaxLinked), seconds(debugfile.MaxLinkedTime)}},
 		{"MiniDebugInfo", []string{mib(names.MaxMiniDebug), mib(names.MaxMiniDebugSize), seconds(names.MaxMiniDebugTime)}},
 		{"Requests to `pyroscope.receive_http`", []string{mib(receivehttp.MaxRequest), mib(receivehttp.MaxInFlight),
 			fmt.Sprintf("%.0f minutes", receivehttp.MaxBodyTime.Minutes()), kib(receivehttp.MaxHeader)}},

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/dwarfline"
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/filework"
@@ -228,7 +229,7 @@ func link(b *testing.B) func() {
 		err = os.WriteFile(debugFile, content, 0o600)
 	}
 	if err == nil {
-		err = os.Truncate(debugFile, symbol.MaxLinked)
+		err = os.Truncate(debugFile, debugfile.MaxLinked)
 	}
 	if err != nil {
 		b.Fatal(err)

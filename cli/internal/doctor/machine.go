@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/symbol"
 )
@@ -174,17 +175,17 @@ func memlock() Finding {
 
 func debugFiles() Finding {
 	const name = "debug files"
-	found, _ := filepath.Glob(symbol.DefaultDebugDir + "/.build-id/*")
+	found, _ := filepath.Glob(debugfile.DefaultDir + "/.build-id/*")
 	servers := os.Getenv("DEBUGINFOD_URLS")
 	switch {
 	case len(found) > 0 && servers != "":
-		return Finding{name, OK, symbol.DefaultDebugDir + ", and debuginfod at " + servers, ""}
+		return Finding{name, OK, debugfile.DefaultDir + ", and debuginfod at " + servers, ""}
 	case len(found) > 0:
-		return Finding{name, OK, symbol.DefaultDebugDir, ""}
+		return Finding{name, OK, debugfile.DefaultDir, ""}
 	case servers != "":
 		return Finding{name, OK, "debuginfod at " + servers + ", once the block debuginfod asks for it", ""}
 	}
-	return Finding{name, Warn, "none in " + symbol.DefaultDebugDir + ", and DEBUGINFOD_URLS is not set",
+	return Finding{name, Warn, "none in " + debugfile.DefaultDir + ", and DEBUGINFOD_URLS is not set",
 		"install debug packages such as libc6-dbg, or set the block debuginfod: functions of stripped files have no " +
 			"names otherwise"}
 }

@@ -1,4 +1,4 @@
-package symbol
+package debugfile
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ const (
 	maxSums       = 1 << 12          // remembered sums
 )
 
-// errStopped reports that the Symbolizer is closed.
+// errStopped reports that the Finder is closed.
 var errStopped = errors.New("the profiler stops")
 
 // checkSums computes the checksums of untrusted files, and remembers them: a file that does not match is checked again
