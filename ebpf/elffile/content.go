@@ -8,7 +8,6 @@ import (
 	"hash"
 	"io"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -79,7 +78,7 @@ func (f *File) Content() (c Content, err error) {
 	}
 	// The headers of call frame sections may lead to bytes that are not loaded.
 	d.addSections(func(name string) bool {
-		return slices.Contains([]string{".eh_frame", ".eh_frame_hdr", ".debug_frame", ".zdebug_frame"}, name)
+		return name == ".eh_frame" || name == ".eh_frame_hdr" || isDebugFrame(name)
 	})
 	d.Sum(c.Rows[:0])
 	c.Symbols = d.sumOf(func(name string) bool { return name == ".symtab" || name == ".strtab" })
@@ -90,6 +89,14 @@ func (f *File) Content() (c Content, err error) {
 	c.Links = d.sumOf(func(name string) bool { return strings.HasPrefix(name, ".gnu_debug") })
 	return c, d.err
 }
+
+// DebugFrameSum returns the checksum of .debug_frame, zero if there is none. The error is as of Content.
+func (f *File) DebugFrameSum() (Sum, error) {
+	d := digest{file: f, Hash: sha256.New(), left: MaxContent}
+	return d.sumOf(isDebugFrame), d.err
+}
+
+func isDebugFrame(name string) bool { return name == ".debug_frame" || name == ".zdebug_frame" }
 
 // digest adds parts of a file to a hash until a part cannot be read.
 type digest struct {

@@ -238,7 +238,8 @@ func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate) (*Executa
 		e.BuildID = file.BuildID()
 		i.describe(st, remote)
 		e.library = x.detect(m.Path, file)
-		i.rows = &fileRows{elf: file, index: x.indexing(x.origin(pid, m), m.Path)}
+		from := x.origin(pid, m)
+		i.rows = &fileRows{elf: file, index: x.indexing(from, m.Path), debug: x.debugFrameOf(e, from.Owner, file)}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

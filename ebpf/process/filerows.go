@@ -14,11 +14,18 @@ import (
 // fileRows are the rows of a file. It implements runtime.RowSource.
 type fileRows struct {
 	elf   *elffile.File
+	own   fileTable   // from the file alone
+	whole fileTable   // with .debug_frame of debug
+	debug *debugFrame // nil if the file has .debug_frame, or no debug file
+	index indexing    // runs long work: it reads all entries of a file without an index
+}
+
+// fileTable is a table of a file.
+type fileTable struct {
+	debug *elffile.File      // the debug file that it is made from; nil if none
 	table *unwindtable.Table // nil if not in use
 	used  time.Time          // when the table was last used
 
-	// index runs long work: it reads all entries of a file without an index.
-	index   indexing
 	indexed *indexedTable // table whose index is being made; nil if none
 }
 
@@ -39,13 +46,13 @@ type indexedTable struct {
 
 // open returns the table that pages are built from, or nil if the file has no unwind information. An error for which
 // filework.Later is true says that the index of the table is not made yet; the next call waits for the same work.
-func (f *fileRows) open() (*unwindtable.Table, error) {
-	f.used = time.Now()
-	if f.table != nil {
-		return f.table, nil
+func (t *fileTable) open(f *fileRows) (*unwindtable.Table, error) {
+	t.used = time.Now()
+	if t.table != nil {
+		return t.table, nil
 	}
-	if f.indexed == nil {
-		table, err := unwindtable.New(f.elf)
+	if t.indexed == nil {
+		table, err := unwindtable.NewWithDebugFile(f.elf, t.debug)
 		if errors.Is(err, unwindtable.ErrNoUnwindInfo) {
 			return nil, nil
 		}
@@ -53,20 +60,40 @@ func (f *fileRows) open() (*unwindtable.Table, error) {
 			return nil, err
 		}
 		if table.HasIndex() {
-			f.table = table
+			t.table = table
 			return table, nil
 		}
 		wait, err := f.index(table.MakeIndex)
 		if err != nil {
 			return nil, err
 		}
-		f.indexed = &indexedTable{table, wait}
+		t.indexed = &indexedTable{table, wait}
 	}
-	if err := f.indexed.wait(); err != nil {
+	if err := t.indexed.wait(); err != nil {
 		return nil, err
 	}
-	f.table, f.indexed = f.indexed.Table, nil
-	return f.table, nil
+	t.table, t.indexed = t.indexed.Table, nil
+	return t.table, nil
+}
+
+// trim drops the table if it was not used since a time.
+func (t *fileTable) trim(since time.Time) {
+	if t.used.Before(since) {
+		t.table = nil
+	}
+}
+
+// withDebugFile returns the table that also has the .debug_frame of the file's debug file, or nil if there is no debug
+// file. The error is like that of open.
+func (f *fileRows) withDebugFile() (*unwindtable.Table, error) {
+	debug, err := f.debug.get()
+	if debug == nil {
+		return nil, err
+	}
+	if f.whole.debug != debug {
+		f.whole = fileTable{debug: debug}
+	}
+	return f.whole.open(f)
 }
 
 // ReadU64 implements unwind.Words.
@@ -83,7 +110,7 @@ func (f *fileRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	if f.elf.Changed() {
 		return unreadable, elffile.ErrChanged
 	}
-	table, err := f.open()
+	table, err := f.own.open(f)
 	if filework.Later(err) {
 		return nil, err
 	}
@@ -97,13 +124,38 @@ func (f *fileRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	if err != nil {
 		return unreadable, err
 	}
+	if p.Gaps > 0 {
+		return f.fill(p)
+	}
 	return p, p.Beyond
+}
+
+// fill returns a page with the rows of the debug file in its gaps, if there are any.
+func (f *fileRows) fill(p *unwind.Page) (*unwind.Page, error) {
+	table, err := f.withDebugFile()
+	if filework.Later(err) {
+		return nil, err
+	}
+	if table == nil {
+		return p, errors.Join(err, p.Beyond)
+	}
+	filled, err := table.Page(p.Number, p.Shift)
+	if err != nil || f.debug.known() != f.whole.debug { // written to in the meantime
+		return p, errors.Join(err, p.Beyond)
+	}
+	return filled, filled.Beyond
 }
 
 // CallFrame implements runtime.RowSource.
 func (f *fileRows) CallFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
-	table, err := f.open()
+	table, err := f.own.open(f)
 	if err != nil || table == nil {
+		return c, false, err
+	}
+	if c, ok, err = table.CallFrame(vaddr); ok || err != nil {
+		return c, ok, err
+	}
+	if table, err = f.withDebugFile(); err != nil || table == nil {
 		return c, false, err
 	}
 	return table.CallFrame(vaddr)
@@ -111,7 +163,7 @@ func (f *fileRows) CallFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err err
 
 // Outermost reports whether vaddr is in the code at the entry point.
 func (f *fileRows) Outermost(vaddr uint64) (bool, error) {
-	table, err := f.open()
+	table, err := f.own.open(f)
 	if err != nil || table == nil {
 		return false, err
 	}
@@ -123,9 +175,8 @@ func (f *fileRows) Changed([]uint64) []uint64 { return nil }
 
 // Trim implements runtime.RowSource.
 func (f *fileRows) Trim(since time.Time) {
-	if f.used.Before(since) {
-		f.table = nil
-	}
+	f.own.trim(since)
+	f.whole.trim(since)
 }
 
 // noRows stands for the rows of a file that cannot be read.

@@ -152,7 +152,10 @@ func (i *image) close() {
 	if i.elf != nil {
 		i.elf.Close()
 	}
-	if code, ok := i.rows.(runtime.Code); ok {
-		code.Close()
+	switch rows := i.rows.(type) {
+	case *fileRows:
+		rows.debug.close()
+	case runtime.Code:
+		rows.Close()
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -77,7 +78,7 @@ func (x *executables) compare() {
 		x.mu.Unlock()
 
 		begun := time.Now()
-		content, err := i.elf.Content()
+		content, err := i.contentOf()
 		known := err == nil && i.unchanged()
 		spent := time.Since(begun)
 
@@ -90,6 +91,15 @@ func (x *executables) compare() {
 		x.mu.Unlock()
 		time.Sleep(min((compareShare-1)*spent, time.Minute))
 	}
+}
+
+// contentOf returns checksums of all data that rows and names are made from. It may wait for a search for a debug file.
+func (i *image) contentOf() (elffile.Content, error) {
+	content, err := i.elf.Content()
+	if rows, ok := i.rows.(*fileRows); ok && err == nil {
+		err = rows.debug.share(&content.Rows)
+	}
+	return content, err
 }
 
 // share lets compared images be shared. It returns the executables that have a new image; their mappings must be pushed

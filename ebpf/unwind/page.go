@@ -14,6 +14,7 @@ type Page struct {
 	Rows        []Row
 	Wide        []WideRule     // referred to by rows of kind CFAWide
 	ByAnalysis  int            // bytes of text with a rule from code analysis, without CFI
+	Gaps        int            // bytes of code without CFI, except padding; not for Go programs
 	Unsupported map[Reason]int // bytes of text whose rule cannot be executed; nil if none
 	Beyond      error          // a *limit.Error if a reader stopped at a limit, so that rows are missing; else nil
 }

@@ -59,21 +59,44 @@ func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	gaps := b.gaps(rows)
 	if rows, err = b.heights.fill(rows); err != nil {
 		return nil, err
 	}
 	if len(rows) == 1 && rows[0].CFA == unwind.CFANone {
-		return &unwind.Page{Beyond: b.beyond}, nil
+		return &unwind.Page{Gaps: gaps, Beyond: b.beyond}, nil
 	}
 	p := &unwind.Page{
 		Rows: slices.Clone(unwind.BoundRows(rows)), Wide: slices.Clone(b.wide.Rules), ByAnalysis: b.heights.bytes,
-		Beyond: b.beyond,
+		Gaps: gaps, Beyond: b.beyond,
 	}
 	countUnsupported(p, size)
 	for i := range p.Rows {
 		p.Rows[i].Off += uint16(lo) // was relative to the first byte of the page
 	}
 	return p, nil
+}
+
+// gaps returns the bytes of code in the gaps of the page that are too large for padding.
+func (b *builder) gaps(rows []unwind.Row) (bytes int) {
+	if b.table.sections.Go {
+		return 0
+	}
+	for i, r := range rows {
+		if r.CFA != unwind.CFANone {
+			continue
+		}
+		start, end := b.lo+uint64(r.Off), b.hi
+		if i+1 < len(rows) {
+			end = b.lo + uint64(rows[i+1].Off)
+		}
+		for _, code := range b.table.sections.Code {
+			if from, to := max(start, code[0]), min(end, code[1]); from < to && to-from >= minGap {
+				bytes += int(to - from)
+			}
+		}
+	}
+	return bytes
 }
 
 // rowsOf returns the rows of a source for the span. Without a source the span is a gap.

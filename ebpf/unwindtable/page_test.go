@@ -201,6 +201,30 @@ func TestDebugFrame(t *testing.T) {
 	checkPage(t, table, textPage, "0 cfa=sp+40000", "14 cfa=sp+48", "28 no rule", "38 cfa=sp+56", "48 no rule")
 }
 
+// TestGaps counts the bytes of code without call frame information: neither padding, nor text that is no code, nor text
+// that .debug_frame covers.
+func TestGaps(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text+32, 32, offset(16)) // 32 bytes of code before it
+	f.FDE(cie, text+72, 24, offset(16)) // 8 bytes of padding before it, 24 bytes of code and constants behind it
+	d := &ehtest.Frames{Debug: true}
+	d.FDE(d.CIE(ehtest.CIE{Program: x86Initial()}), text, 32, nil)
+	for name, want := range map[string]int{"eh_frame": 32 + 24, "both": 24, "go": 0} {
+		s := Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes), Code: [][2]uint64{{text, text + 120}}}
+		switch name {
+		case "both":
+			s.DebugFrame = assembled(0, d.Bytes)
+		case "go":
+			s.Go = true
+		}
+		table, err := FromSections(s)
+		require.NoError(t, err)
+		page, err := table.Page(textPage, unwind.MaxPageShift)
+		require.NoError(t, err)
+		require.Equal(t, want, page.Gaps, name)
+	}
+}
+
 // TestMaxRows builds a page with a row for every byte.
 func TestMaxRows(t *testing.T) {
 	f, cie := x86Frames()

@@ -65,9 +65,16 @@ type Table struct {
 // New returns the Table of f. f must stay open as long as the table is used, because sections are
 // read piece by piece as pages are built. The error is ErrNoUnwindInfo, ErrMachine, or a read
 // error.
-func New(f *elffile.File) (*Table, error) {
+func New(f *elffile.File) (*Table, error) { return NewWithDebugFile(f, nil) }
+
+// NewWithDebugFile is New with .debug_frame of f's separate debug file, if f itself has none. debug
+// must stay open as long as f; nil means that there is no debug file.
+func NewWithDebugFile(f, debug *elffile.File) (*Table, error) {
 	if (f.Class() == elf.ELFCLASS32) != (f.Machine() == elf.EM_386) {
 		return nil, fmt.Errorf("unwind table: %w: %v of %v", ErrMachine, f.Machine(), f.Class())
+	}
+	if debug == nil || hasDebugFrame(f) {
+		debug = f
 	}
 	s := Sections{Machine: f.Machine(), Code: f.CodeRanges(), Loader: f.IsLoader(), CLibrary: f.IsCLibrary(),
 		Go: f.IsGo()}
@@ -78,7 +85,7 @@ func New(f *elffile.File) (*Table, error) {
 		dst  **Section
 		open func() (*elffile.SectionReader, error)
 	}{
-		{&s.EHFrame, f.OpenEHFrame}, {&s.EHFrameHdr, f.OpenEHFrameHdr}, {&s.DebugFrame, f.OpenDebugFrame},
+		{&s.EHFrame, f.OpenEHFrame}, {&s.EHFrameHdr, f.OpenEHFrameHdr}, {&s.DebugFrame, debug.OpenDebugFrame},
 	} {
 		section, err := want.open()
 		switch {
@@ -95,6 +102,11 @@ func New(f *elffile.File) (*Table, error) {
 		s.Text = append(s.Text, sectionOf(text))
 	}
 	return FromSections(s)
+}
+
+func hasDebugFrame(f *elffile.File) bool {
+	_, err := f.OpenDebugFrame()
+	return !errors.Is(err, elffile.ErrNoSection)
 }
 
 func sectionOf(s *elffile.SectionReader) *Section { return &Section{s.Addr, s.Size, s.Data} }
