@@ -91,8 +91,11 @@ func resume(t *process.Tracker, view *process.View, s *kernel.Sample) {
 		outcome, by = walkOn(view, s)
 	}
 	switch last := len(s.User) - 1; {
-	case outcome == unwind.UnreadableStack:
-		return // the copy ends: the kernel's outcome stays right
+	case outcome == unwind.UnreadableStack: // the copy ends, if there is one
+		if s.Outcome == unwind.NoMapping || s.Outcome == unwind.ProcessUnknown {
+			s.Outcome = unwind.PageMissing // the kernel did not know the mapping yet, but the View does
+		}
+		return
 	case outcome == unwind.NoMapping && s.User[last].Flags&kernel.FramePointer != 0:
 		// It is no frame record.
 		s.User, outcome = s.User[:last], unwind.NoRow

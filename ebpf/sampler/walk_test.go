@@ -1,0 +1,47 @@
+package sampler
+
+import (
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// TestLateMapping has samples of walks that ended at a mapping which the kernel did not have yet, because its file was
+// still being opened. The mapping is known when the sample is used, but there is no copy of the stack, or one that ends
+// before the caller: the data came late, and the address is in a known mapping.
+func TestLateMapping(t *testing.T) {
+	tracker := process.NewTracker(process.NewLocalStore(), procfs.Default, &filework.Pool{}, nil)
+	defer tracker.Close()
+	tracker.SetOpenPatience(2 * time.Minute)
+	tracker.SetReadPatience(2 * time.Minute)
+	pid := uint32(os.Getpid())
+	tracker.ScanProcess(pid)
+	pc, _, _, ok := runtime.Caller(0) // in a function whose caller is on the stack
+	if !ok {
+		t.Fatal("the test does not know where it is")
+	}
+	const nowhere = 1 << 46 // a stack pointer
+	for _, was := range []unwind.Outcome{unwind.NoMapping, unwind.ProcessUnknown, unwind.PageMissing} {
+		c := completer{tracker: tracker}
+		sample := &Sample{Sample: &kernel.Sample{
+			PID: pid, TID: pid, Time: clock.Monotonic(), Outcome: was, InUser: true,
+			User: []kernel.Frame{{Vaddr: uint64(pc)}},
+			Regs: unwind.Regs{PC: uint64(pc), SP: nowhere, FP: nowhere, Exact: true},
+		}}
+		c.complete(sample)
+		if len(sample.User) != 1 || sample.User[0].Exe == 0 {
+			t.Fatalf("%v: frames %+v", was, sample.User)
+		}
+		if sample.Outcome != unwind.PageMissing {
+			t.Errorf("the walk ended with %v, and the file is known now: %v", was, sample.Outcome)
+		}
+	}
+}
