@@ -21,8 +21,9 @@ type textFile struct {
 	lab     *lab
 	options component.Options
 
-	mu   sync.Mutex
-	name string
+	mu     sync.Mutex
+	name   string
+	health component.Health
 }
 
 type textFileArgs struct {
@@ -34,7 +35,7 @@ type textFileExports struct {
 }
 
 func (l *lab) buildTextFile(options component.Options, arguments component.Arguments) (component.Component, error) {
-	f := &textFile{lab: l, options: options}
+	f := &textFile{lab: l, options: options, health: healthNow(component.HealthTypeHealthy, "read file")}
 	if err := f.Update(arguments); err != nil {
 		return nil, err
 	}
@@ -62,6 +63,18 @@ func (f *textFile) read() error {
 	}
 	f.options.OnStateChange(textFileExports{Content: rivertypes.OptionalSecret{Value: text}})
 	return nil
+}
+
+func (f *textFile) CurrentHealth() component.Health {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.health
+}
+
+func (f *textFile) setHealth(kind component.HealthType, message string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.health = healthNow(kind, message)
 }
 
 func (f *textFile) Run(ctx context.Context) error {
@@ -219,6 +232,29 @@ func TestImportUpdates(t *testing.T) {
 	h.eventually("all is healthy", func() bool { return len(h.Unhealthy()) == 0 })
 	stop()
 	require.True(t, h.has("end import.file.lib")())
+}
+
+// TestReaderHealth: a block is unhealthy while the component that reads its text is, also that of a nested import.
+func TestReaderHealth(t *testing.T) {
+	for block, id := range map[string]string{
+		`import.file "lib" { filename = "lib" }`: "import.file.lib",
+		`import.string "out" {
+			content = "import.file \"lib\" { filename = \"lib\" }"
+		}`: "import.string.out",
+		`module.file "lib" { filename = "lib" }`: "module.file.lib",
+	} {
+		t.Run(id, func(t *testing.T) {
+			h := newHost(t)
+			h.lab.files["lib"] = ``
+			h.runs(block)
+			h.eventually("all is healthy", func() bool { return len(h.Unhealthy()) == 0 })
+			require.Len(t, h.lab.readers, 1)
+			h.lab.readers[0].setHealth(component.HealthTypeUnhealthy, "the server is gone")
+			require.Equal(t, []string{id}, h.Unhealthy())
+			h.lab.readers[0].setHealth(component.HealthTypeHealthy, "read file")
+			require.Empty(t, h.Unhealthy())
+		})
+	}
 }
 
 func TestModuleFileUpdates(t *testing.T) {

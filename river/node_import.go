@@ -28,8 +28,8 @@ type importNode struct {
 	onChange func(n node) // called for new definitions; does not block
 
 	// These are guarded by evalMu.
-	content *source.Content
-	loaded  string // the text of the definitions, or the last text that failed
+	content *source.Content // also guarded by mu: the holder of either may read it
+	loaded  string          // the text of the definitions, or the last text that failed
 
 	// These are guarded by mu. current includes the definitions of imports nested in the text.
 	current   *definitions
@@ -77,7 +77,9 @@ func (n *importNode) evaluateLocked() error {
 		if err != nil {
 			return err
 		}
+		n.mu.Lock()
 		n.content = content
+		n.mu.Unlock()
 	}
 	if err := n.content.Evaluate(n.block.Body, n.decode); err != nil {
 		return err
@@ -238,9 +240,16 @@ func (n *importNode) contentHealth() component.Health {
 	return n.contentOK
 }
 
-// currentHealth returns the worst health of evaluation, run, content and nested imports.
+// currentHealth returns the worst health of evaluation, run, content, the component that reads the content, and nested
+// imports.
 func (n *importNode) currentHealth() component.Health {
+	n.mu.RLock()
+	content := n.content
+	n.mu.RUnlock()
 	worst := component.LeastHealthy(n.blockNode.currentHealth(), n.contentHealth())
+	if content != nil {
+		worst = content.Worst(worst)
+	}
 	for _, inner := range n.definitions().imports {
 		worst = component.LeastHealthy(worst, inner.currentHealth())
 	}
