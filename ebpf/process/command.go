@@ -43,7 +43,7 @@ func (c scan) run(t *Tracker) Event {
 	found := scanned{scan: c}
 	what := fmt.Sprintf("reading the mappings of process %d", c.pid)
 	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, c.pid), what, t.exes.patience,
-		func() ([]procfs.Mapping, error) { return t.fs.ExecMappings(c.pid) }, nil)
+		func() ([]procfs.Mapping, error) { return t.fs.CodeAndFiles(c.pid) }, nil)
 	if filework.Scarce(err) {
 		t.note(err)
 		t.exes.retry(c.pid)
@@ -51,14 +51,15 @@ func (c scan) run(t *Tracker) Event {
 	if err != nil {
 		return found
 	}
-	t.limits.Note(beyondPaths(c.pid, maps))
-	if c.name && len(maps) > 0 {
+	code := slices.DeleteFunc(slices.Clone(maps), func(m procfs.Mapping) bool { return m.Perms&procfs.Exec == 0 })
+	t.limits.Note(beyondPaths(c.pid, code))
+	if c.name && len(code) > 0 {
 		found.comm, _ = t.fs.Comm(c.pid) // a process that has gone has none
 	}
 	if t.fs.Leaderless(c.pid) {
 		t.noteLone(c.pid)
 	}
-	found.mappings = t.findMovedText(c.pid, t.locate(c.pid, maps))
+	found.mappings = t.findMovedText(c.pid, t.locate(c.pid, code), maps)
 	found.at, found.until = time.Now(), clock.Monotonic()
 	return found
 }

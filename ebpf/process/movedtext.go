@@ -3,7 +3,6 @@ package process
 import (
 	"cmp"
 	"debug/elf"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
@@ -132,15 +130,9 @@ func (s *state) settle(all []located) {
 }
 
 // findMovedText finds memory that is in place of a file's text and has its bytes, and turns it into mappings of the
-// file. all are the executable mappings of a process.
-func (t *Tracker) findMovedText(pid uint32, all []located) []located {
+// file. all are the executable mappings of a process, maps those and the other mappings of files, sorted.
+func (t *Tracker) findMovedText(pid uint32, all []located, maps []procfs.Mapping) []located {
 	if !slices.ContainsFunc(all, func(m located) bool { return mayBeMoved(&m.Mapping, m.exe) }) {
-		return all
-	}
-	what := fmt.Sprintf("reading all mappings of process %d", pid)
-	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, t.exes.patience,
-		func() ([]procfs.Mapping, error) { return t.fs.Mappings(pid) }, nil)
-	if err != nil {
 		return all
 	}
 	s := textSearch{tracker: t, pid: pid, all: all, maps: maps}
@@ -160,7 +152,7 @@ type textSearch struct {
 	tracker *Tracker
 	pid     uint32
 	all     []located        // executable mappings
-	maps    []procfs.Mapping // all mappings, sorted
+	maps    []procfs.Mapping // executable mappings and mappings of files, sorted
 }
 
 // addPieces adds a mapping of memory to out. The parts that are a file's text become mappings of the file.

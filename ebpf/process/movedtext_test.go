@@ -4,7 +4,10 @@ import (
 	"debug/elf"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -106,6 +109,55 @@ func TestFindMovedText(t *testing.T) {
 		check("not there yet", unwind.NoMapping, false)
 	}
 	check("never there", unwind.Unset, false)
+}
+
+// TestMapsAreReadOnce: a scan reads the mappings of a process once, also with executable memory that may be moved text.
+func TestMapsAreReadOnce(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "7"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path, next := filepath.Join(root, "7", "maps"), filepath.Join(root, "next")
+	for _, pipe := range []string{path, next} {
+		if err := unix.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const maps = "1000-2000 r--p 00000000 08:01 12 /bin/none\n2000-3000 r-xp 00000000 00:00 0\n"
+	var opened [2]atomic.Bool
+	var writing sync.WaitGroup
+	write := func(n int, pipe string) {
+		file, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for a reader
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		opened[n].Store(true)
+		if n == 0 {
+			os.Rename(next, path)
+			file.WriteString(maps)
+		}
+	}
+	writing.Go(func() { write(0, path) })
+	writing.Go(func() { write(1, next) })
+	pool := &filework.Pool{}
+	tracker := NewTracker(newMemoryStore(), procfs.FS{Root: root}, pool, nil)
+	defer tracker.Close()
+	tracker.SetOpenPatience(2 * time.Minute)
+	tracker.ScanProcess(7)
+	if !opened[0].Load() || opened[1].Load() {
+		t.Errorf("reads: %v, %v", opened[0].Load(), opened[1].Load())
+	}
+	view := tracker.At(7, clock.Monotonic())
+	if got := view.Mapped(0x2000); got != unwind.Unset {
+		t.Errorf("the mapping is not known: %v", got)
+	}
+	last, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close()
+	writing.Wait()
 }
 
 // TestMemoryNextToNoELF has executable memory next to a file that is mapped executable, and is no ELF file.

@@ -15,10 +15,10 @@ import (
 // Mappings returns all mappings of a process in the order of their addresses. Kernel threads have none. Zombies have
 // none, unless only their first thread has ended.
 func (f FS) Mappings(pid uint32) ([]Mapping, error) {
-	return f.mappingsOf(pid, func(Perms) bool { return true })
+	return f.mappingsOf(pid, func(Perms, []byte) bool { return true })
 }
 
-func (f FS) mappingsOf(pid uint32, keep func(Perms) bool) ([]Mapping, error) {
+func (f FS) mappingsOf(pid uint32, keep func(p Perms, path []byte) bool) ([]Mapping, error) {
 	tid := f.thread(pid)
 	found, err := mappings(f.path(tid, "/maps"), keep)
 	if err == nil && len(found) == 0 {
@@ -31,15 +31,20 @@ func (f FS) mappingsOf(pid uint32, keep func(Perms) bool) ([]Mapping, error) {
 
 // SelfMappings returns all mappings of this process, whatever its PID is in the mounted file system.
 func (f FS) SelfMappings() ([]Mapping, error) {
-	return mappings(f.root()+"/self/maps", func(Perms) bool { return true })
+	return mappings(f.root()+"/self/maps", func(Perms, []byte) bool { return true })
 }
 
 // ExecMappings returns the executable mappings of a process, see Mappings.
 func (f FS) ExecMappings(pid uint32) ([]Mapping, error) {
-	return f.mappingsOf(pid, func(p Perms) bool { return p&Exec != 0 })
+	return f.mappingsOf(pid, func(p Perms, _ []byte) bool { return p&Exec != 0 })
 }
 
-func mappings(path string, keep func(Perms) bool) ([]Mapping, error) {
+// CodeAndFiles returns the executable mappings of a process and those with a path, see Mappings.
+func (f FS) CodeAndFiles(pid uint32) ([]Mapping, error) {
+	return f.mappingsOf(pid, func(p Perms, path []byte) bool { return p&Exec != 0 || bytes.HasPrefix(path, []byte{'/'}) })
+}
+
+func mappings(path string, keep func(p Perms, path []byte) bool) ([]Mapping, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -60,12 +65,12 @@ var errMalformed = errors.New("malformed line")
 const maxLine = 32 << 10
 
 // MaxPaths bounds the bytes of the paths of one process: 65,530 mappings of files with long names would take 256 MiB.
-// Further paths keep only their last element.
+// Further paths keep only their last element: first the paths of data, beyond half of MaxPaths.
 const MaxPaths = 8 << 20
 
 // parseMaps parses the content of /proc/PID/maps. It allocates only for the result, and paths of neighbouring mappings
 // of one file share their memory.
-func parseMaps(r io.Reader, keep func(Perms) bool) ([]Mapping, error) {
+func parseMaps(r io.Reader, keep func(p Perms, path []byte) bool) ([]Mapping, error) {
 	var mappings []Mapping
 	var rawPath []byte // of the last mapping kept
 	paths := 0         // bytes of all paths
@@ -77,15 +82,21 @@ func parseMaps(r io.Reader, keep func(Perms) bool) ([]Mapping, error) {
 			if !ok {
 				return nil, fmt.Errorf("%w %.100q", errMalformed, line)
 			}
-			if keep(m.Perms) {
-				if n := len(mappings); n > 0 && bytes.Equal(path, rawPath) {
+			if keep(m.Perms, path) {
+				most := MaxPaths
+				if m.Perms&Exec == 0 {
+					most = MaxPaths / 2
+				}
+				if n := len(mappings); n > 0 && bytes.Equal(path, rawPath) && (!mappings[n-1].Shortened || paths >= most) {
 					last := &mappings[n-1]
 					m.Path, m.Deleted, m.Shortened = last.Path, last.Deleted, last.Shortened
 				} else {
 					m.Path, m.Deleted = decodePath(path)
 					rawPath = append(rawPath[:0], path...)
-					if paths += len(m.Path); paths > MaxPaths {
+					if paths+len(m.Path) > most {
 						m.Path, m.Shortened = shortened(m.Path), true
+					} else {
+						paths += len(m.Path)
 					}
 				}
 				mappings = append(mappings, m)

@@ -83,3 +83,25 @@ func TestBounds(t *testing.T) {
 	require.False(t, mappings[0].Shortened)
 	require.True(t, mappings[count-1].Shortened)
 }
+
+// TestPathsOfData: long paths of data do not shorten the paths of code, not even of the same file.
+func TestPathsOfData(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(root+"/1", 0o755))
+	var maps strings.Builder
+	long := strings.Repeat("/"+strings.Repeat("x", 250), 16)
+	const count = 2 * MaxPaths / 4000
+	for i := range count {
+		fmt.Fprintf(&maps, "%x-%x r--p 00000000 08:01 %d %s/%d\n", 4096*(2*i+1), 4096*(2*i+2), i+1, long, i)
+	}
+	const code = 4096 * 3 * count
+	fmt.Fprintf(&maps, "%x-%x r-xp 00000000 08:01 %d %s/%d\n", code, code+4096, count, long, count-1)
+	fmt.Fprintf(&maps, "%x-%x rw-p 00000000 00:00 0\n", code+4096, code+8192)
+	require.NoError(t, os.WriteFile(root+"/1/maps", []byte(maps.String()), 0o644))
+	mappings, err := FS{Root: root}.CodeAndFiles(1)
+	require.NoError(t, err)
+	require.Len(t, mappings, count+1)
+	require.True(t, mappings[count-1].Shortened)
+	require.False(t, mappings[count].Shortened)
+	require.Equal(t, fmt.Sprintf("%s/%d", long, count-1), mappings[count].Path)
+}

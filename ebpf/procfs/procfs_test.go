@@ -237,7 +237,7 @@ func FuzzMaps(f *testing.F) {
 	f.Add([]byte("0-1 r--p 0 0:0 0"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer testkit.Cheap(t, len(data))()
-		mappings, err := parseMaps(bytes.NewReader(data), func(Perms) bool { return true })
+		mappings, err := parseMaps(bytes.NewReader(data), func(Perms, []byte) bool { return true })
 		if err != nil {
 			return
 		}
@@ -264,11 +264,11 @@ func manyMaps(n int) []byte {
 
 func TestMapsAllocateNothingPerLine(t *testing.T) {
 	data := manyMaps(100_000)
-	none := func(Perms) bool { return false }
+	none := func(Perms, []byte) bool { return false }
 	if n := testing.AllocsPerRun(2, func() { parseMaps(bytes.NewReader(data), none) }); n > 10 {
 		t.Errorf("%v allocations for lines that are not kept", n)
 	}
-	all := func(Perms) bool { return true }
+	all := func(Perms, []byte) bool { return true }
 	if n := testing.AllocsPerRun(2, func() { parseMaps(bytes.NewReader(data), all) }); n > 100 {
 		t.Errorf("%v allocations for 100,000 lines", n)
 	}
@@ -279,7 +279,7 @@ func BenchmarkMaps100k(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		parseMaps(bytes.NewReader(data), func(p Perms) bool { return p&Exec != 0 })
+		parseMaps(bytes.NewReader(data), func(p Perms, _ []byte) bool { return p&Exec != 0 })
 	}
 }
 
