@@ -31,6 +31,18 @@ func TestConvert(t *testing.T) {
 				"thread_name_label", "off_cpu_threshold = 0.1"},
 		},
 		"its defaults, too": {args: []string{"parca-agent"}, river: []string{"constants.hostname", "thread_id_label"}},
+		"probes": {
+			args: []string{"ebpf-profiler", "-probe-link=uprobe:/bin/bash:readline", "-probe-link", "kprobe:vfs_read",
+				"-probe-link=/lib/libc.so.6:malloc", "-load-probe"},
+			river: []string{
+				`probe_links      = ["uprobe:/bin/bash:readline", "kprobe:vfs_read", "uprobe:/lib/libc.so.6:malloc"]`,
+			},
+			said: []string{"-load-probe: probe_links of pyroscope.ebpf attaches probes itself"},
+		},
+		"file of probes": {
+			args: []string{"parca-agent", "--probe-config-file=p.yaml"}, river: []string{"= 19\n"},
+			said: []string{"-probe-config-file: write its probes as probe_links of pyroscope.ebpf"},
+		},
 		"unknown": {
 			args: []string{"parca-agent", "--nodes=web1", "--new", "7", "--node=a"}, river: []string{`"node" = "a"`}, code: 1,
 			said: []string{"--nodes=web1: parca-agent has no such flag", "--new: parca-agent has no such flag",
@@ -81,6 +93,7 @@ const collector = `receivers:
     reporter_interval: 10s
     tracers: [python, php]
     off_cpu_threshold: 0.2
+    probe_links: ["uprobe:/bin/bash:readline", "kprobe:vfs_read"]
     send_error_frames: false
 exporters:
   debug: {verbosity: normal}
@@ -100,11 +113,12 @@ func TestConvertCollector(t *testing.T) {
 	require.Equal(t, []string{
 		file + ":2: otlp: only the receiver profiling is converted; the collector goes on with this one",
 		file + ":6: tracers: functions of php are not shown",
-		file + ":10: debug: profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it",
+		file + ":11: debug: profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it",
 	}, strings.Split(strings.TrimSpace(stderr), "\n"))
 	river, err := os.ReadFile(made)
 	require.NoError(t, err)
 	for _, want := range []string{"= 50\n", `= "10s"`, "= 0.2\n", "hotspot_enabled ", "v8_enabled ",
+		`["uprobe:/bin/bash:readline", "kprobe:vfs_read"]`,
 		`url = "http://p:4040"`} {
 		require.Contains(t, string(river), want)
 	}
@@ -146,6 +160,7 @@ func TestConvertRefuses(t *testing.T) {
 		"-samples-per-second: \"0\" is not": {"--", "ebpf-profiler", "-samples-per-second=0"},
 		"-reporter-interval: \"x\" is not":  {"--", "ebpf-profiler", "-reporter-interval=x"},
 		`-tracers: "cobol" is no tracer`:    {"--", "ebpf-profiler", "-tracers=cobol"},
+		`"usb:x" is not a link of a probe`:  {"--", "ebpf-profiler", "-probe-link=usb:x"},
 		`"region" is not a label`:           {"--", "parca-agent", "--metadata-external-labels=region"},
 		"--server: ":                        {"--server", "p:4040", "--", "parca-agent"},
 		"no such file":                      {"none.alloy"},

@@ -46,6 +46,7 @@ type settings struct {
 	languages map[string]bool // by argument, such as python_enabled; those turned off
 	threads   []string        // arguments that are turned on
 	offCPU    string          // off_cpu_threshold, "" if off
+	probes    []string        // probe_links
 	labels    map[string]string
 	logging   map[string]string
 	notes     []string
@@ -129,6 +130,9 @@ func (s *settings) river(of, server string) string {
 	if s.offCPU != "" {
 		arguments["off_cpu_threshold"] = s.offCPU
 	}
+	if len(s.probes) > 0 {
+		arguments["probe_links"] = list(s.probes)
+	}
 	b.WriteString("pyroscope.ebpf \"host\" {\n")
 	writeAligned(&b, arguments, "\t")
 	b.WriteString("}\n\npyroscope.write \"server\" {\n")
@@ -148,6 +152,15 @@ func writeAligned(b *strings.Builder, values map[string]string, indent string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		fmt.Fprintf(b, "%s%s = %s\n", indent, name, values[name])
 	}
+}
+
+// list returns a list of texts in River.
+func list(texts []string) string {
+	var quoted []string
+	for _, text := range texts {
+		quoted = append(quoted, strconv.Quote(text))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 func quoted(values map[string]string) map[string]string {

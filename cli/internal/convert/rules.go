@@ -2,15 +2,17 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/probe"
 )
 
 // Notes for several flags.
 const (
 	noOTLP    = "profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it"
-	noProbes  = "there are no probes"
 	noChance  = "this host is profiled all the time; a lower sample_rate costs less"
 	ownServer = "say what the endpoint of pyroscope.write needs: it is another server"
 )
@@ -22,7 +24,7 @@ func otel() program {
 		"tracers": {set: setTracers}, "t": {set: setTracers},
 		"collection-agent": {note: noOTLP}, "disable-tls": {bare: true, note: ownServer},
 		"verbose": {bare: true, set: setVerbose}, "v": {bare: true, set: setVerbose},
-		"off-cpu-threshold": {set: setOffCPU}, "probe-link": {note: noProbes},
+		"off-cpu-threshold": {set: setOffCPU}, "probe-link": {set: addProbes},
 		"probabilistic-threshold": {note: noChance}, "probabilistic-interval": {note: noChance},
 		"env-vars":               {note: "profiles have no variables of the environment"},
 		"pprof":                  {note: "headwater run --server.http.listen-addr says where its own profiles are served"},
@@ -31,7 +33,7 @@ func otel() program {
 		"send-error-frames":      {bare: true, note: "a stack that ends early says so in its root frame, always"},
 		"send-idle-frames":       {bare: true, note: "idle CPUs are not sampled"},
 		"config":                 {note: "convert that file, too: headwater convert FILE"},
-		"load-probe":             {bare: true, note: noProbes},
+		"load-probe":             {bare: true, note: "probe_links of pyroscope.ebpf attaches probes itself"},
 	}
 	ignore(flags, false, "bpf-log-level", "frame-cache-size", "map-scale-factor", "monitor-interval",
 		"clock-sync-interval", "reporter-jitter", "bpffs-root", "bpf-verifier-log-level", "error-mode",
@@ -59,11 +61,11 @@ func parca() program {
 		"http-address":              {note: "headwater run --server.http.listen-addr has the address"},
 		"config-path":               {note: "write relabel_configs as rules of discovery.relabel"},
 		"include-env-var":           {note: "profiles have no variables of the environment"},
-		"probe-config-file":         {note: noProbes},
+		"probe-config-file":         {note: "write its probes as probe_links of pyroscope.ebpf"},
 		"offline-mode-storage-path": {note: "nothing is kept for a later upload"},
 		"local-store-directory":     {note: "headwater record writes files"},
 		"debuginfo-directories":     {note: "debug files are looked for in /usr/lib/debug"},
-		"enable-oom-prof":           {bare: true, note: "memory is not profiled"},
+		"enable-oom-prof":           {bare: true, note: "the block heap of pyroscope.ebpf profiles memory in use"},
 		"metadata-container-runtime-socket-path": {
 			note: "discovery.docker and discovery.kubernetes find containers",
 		},
@@ -138,6 +140,24 @@ func setOffCPU(s *settings, value string) error {
 	}
 	if share > 0 {
 		s.offCPU = strconv.FormatFloat(min(share, 1), 'f', -1, 64)
+	}
+	return nil
+}
+
+// addProbes adds links that are separated by commas. Earlier versions had links of uprobes only, without their type.
+func addProbes(s *settings, value string) error {
+	for link := range strings.SplitSeq(value, ",") {
+		link = strings.TrimSpace(link)
+		if strings.HasPrefix(link, "/") {
+			link = "uprobe:" + link
+		}
+		if link == "" || slices.Contains(s.probes, link) {
+			continue
+		}
+		if _, err := probe.Parse(link); err != nil {
+			return fmt.Errorf("%q is not a link of a probe: %w", link, err)
+		}
+		s.probes = append(s.probes, link)
 	}
 	return nil
 }
