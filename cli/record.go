@@ -228,6 +228,10 @@ func (r *recording) noSamples(recorded *record.Recording) error {
 	if text := summary.Dropped(recorded.Dropped); text != "" {
 		return fmt.Errorf("%w %s has a value, so no file was written: %s", errNoEvents, &r.flags.event, text)
 	}
+	if text := summary.Flood(recorded); text != "" {
+		return fmt.Errorf("%w %s of what was selected was sampled, so no file was written: %s", errNoEvents,
+			&r.flags.event, text)
+	}
 	return fmt.Errorf("%w %s of what was selected was sampled, so no file was written; "+
 		"a lower --period samples more of them", errNoEvents, &r.flags.event)
 }

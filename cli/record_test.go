@@ -4,12 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
+	"github.com/headwater/headwater/cli/internal/summary"
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/ebpf/sampler"
 )
 
 // TestRecordRefuses: invalid flags are refused before the recording starts.
@@ -123,4 +127,32 @@ func TestDroppedValues(t *testing.T) {
 			require.ErrorContains(t, err, "value=arg2:int")
 		}
 	}
+}
+
+// TestFlood: where hits of a probe were lost, the summary and the error name a period for about a thousand samples a
+// second: the next prime number.
+func TestFlood(t *testing.T) {
+	r := &recording{flags: &recordFlags{}}
+	require.NoError(t, r.flags.event.Set("sched:sched_switch"))
+	lost := func(samples, lost uint64, period int64, d time.Duration) *record.Recording {
+		return &record.Recording{
+			Kind: r.flags.event.kind, Samples: samples, Duration: d, Lost: map[string]uint64{sampler.LostToFullLogs: lost},
+			Profile: &profile.Profile{PeriodType: &profile.ValueType{}, SampleType: []*profile.ValueType{{}}, Period: period},
+		}
+	}
+	for want, recorded := range map[string]*record.Recording{
+		"":                                     lost(3000, 0, 1, time.Second),
+		"-c 2 takes one of 2, which stands":    lost(1000, 1, 1, time.Second),
+		"-c 1009 takes one of 1009, which ":    lost(1000, 2_999_000, 1, 3*time.Second),
+		"-c 10007 takes one of 10007, which s": lost(100_000, 890_000, 101, 10*time.Second),
+	} {
+		text := summary.Flood(recorded)
+		require.Contains(t, text, want)
+		require.Equal(t, want == "", text == "")
+	}
+	none := lost(0, 5_000_000, 1, time.Second)
+	none.Profile = nil
+	require.ErrorContains(t, r.noSamples(none), "so no file was written: there were more hits than can be read: -c 5003 ")
+	none.Kind = kind.CPU
+	require.Empty(t, summary.Flood(none))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/printable"
+	"github.com/headwater/headwater/ebpf/probe"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/record"
 )
@@ -67,6 +68,9 @@ func (s *Summary) WriteText(w io.Writer) error {
 	s.writeWaits(&b, total)
 	fmt.Fprintf(&b, "%s, %s lost, %s of frames have no name\n",
 		wholeStacks(r.Whole, r.WithUser), were(r.LostSamples()), share(unnamedFrames(r), r.Frames))
+	if text := Flood(r); text != "" {
+		fmt.Fprintln(&b, text)
+	}
 	if text := LeftOut(r.LeftOut); text != "" {
 		fmt.Fprintln(&b, text)
 	}
@@ -88,6 +92,36 @@ func (s *Summary) WriteText(w io.Writer) error {
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// readable is how many samples of a probe a second have room in the buffers.
+const readable = 1000
+
+// Flood says which period avoids lost samples of a probe, "" if none was lost.
+func Flood(r *record.Recording) string {
+	lost := r.LostSamples()
+	if r.Kind < kind.Count || lost == 0 {
+		return ""
+	}
+	hits := float64(r.Samples + lost)
+	if r.Profile != nil {
+		hits *= float64(r.Profile.Period)
+	}
+	period := prime(int(min(hits/max(r.Duration.Seconds(), 0.001)/readable, probe.MaxPeriod/2)))
+	return fmt.Sprintf("there were more hits than can be read: -c %d takes one of %d, which stands for all", period, period)
+}
+
+// prime returns the smallest prime number above n: callers that alternate in a pattern are then all sampled.
+func prime(n int) int {
+	for n = max(n, 1) + 1; ; n++ {
+		divisor := 2
+		for divisor*divisor <= n && n%divisor != 0 {
+			divisor++
+		}
+		if divisor*divisor > n {
+			return n
+		}
+	}
 }
 
 // maxLeftOut is the maximum number of left-out processes that are listed.
@@ -242,7 +276,7 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 		Samples: r.Samples, Whole: r.Whole, WithUser: r.WithUser, Lost: r.Lost, Frames: r.Frames,
 		Unnamed: []unnamedJSON{}, Errors: r.Errors,
 		Unit: s.unit(), Total: total, Functions: shown(functions), Waits: waits(r.Profile),
-		LeftOut: r.LeftOut,
+		LeftOut: r.LeftOut, Dropped: r.Dropped,
 	}
 	for _, u := range r.Unnamed {
 		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, Explain(u), u.Frames})
@@ -272,6 +306,8 @@ type summaryJSON struct {
 	Functions []export.Function `json:"functions"`
 	Waits     []Wait            `json:"waits,omitempty"`    // off-CPU time, most first
 	LeftOut   []record.Process  `json:"left_out,omitempty"` // children that had started before the recording
+
+	Dropped uint64 `json:"dropped_values,omitempty"` // values of a probe that add nothing, as they are too large
 }
 
 type unnamedJSON struct {
