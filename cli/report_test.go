@@ -83,7 +83,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"report", os.DevNull}, "is empty"},
 		{[]string{"report", "--top", "0", path}, "--top must be positive"},
 		{[]string{"report", "--focus", "(", path}, "--focus: error parsing regexp"},
-		{[]string{"report", "--focus", "nothing", path}, `no sample has a function that fits "nothing"`},
+		{[]string{"report", "--focus", "nothing", path}, `no sample has a function that matches "nothing"`},
 		{[]string{"report", "--ignore", "main", path}, "there are no samples"},
 		{[]string{"script"}, "accepts 1 argument, received 0"},
 		{[]string{"script", text}, text + " is not a profile in pprof's format"},

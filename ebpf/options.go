@@ -118,10 +118,10 @@ func (o Options) Validate() error {
 		}
 	}
 	if r := o.OffCPU.Rate; r < 0 || r > MaxOffCPURate {
-		return fmt.Errorf("threads must be looked at between 0 and %d times a second, got %d", MaxOffCPURate, r)
+		return fmt.Errorf("the rate of off-CPU scans must be between 0 and %d per second, got %d", MaxOffCPURate, r)
 	}
 	if o.HeapBytes < 0 || o.HeapBytes > heap.MaxSampleBytes {
-		return fmt.Errorf("blocks of memory must be sampled for each 0 to %d bytes, got %d", heap.MaxSampleBytes, o.HeapBytes)
+		return fmt.Errorf("the bytes per heap sample must be between 0 and %d, got %d", heap.MaxSampleBytes, o.HeapBytes)
 	}
 	switch o.Comm {
 	case CommNone, CommLabel, CommStackframe, CommBoth:

@@ -58,9 +58,9 @@ func (o Options) Validate() error {
 	case !(o.Confidence > 0 && o.Confidence < 1):
 		return fmt.Errorf("confidence must be between 0 and 1, got %v", o.Confidence)
 	case !(o.AtLeast >= 0):
-		return fmt.Errorf("the least change must not be negative, got %v", o.AtLeast)
+		return fmt.Errorf("the smallest change must not be negative, got %v", o.AtLeast)
 	case !(o.MaxLost >= 0 && o.MaxLost < 1):
-		return fmt.Errorf("the part of lost samples must be from 0 to below 1, got %v", o.MaxLost)
+		return fmt.Errorf("the largest share of lost samples must be at least 0 and below 1, got %v", o.MaxLost)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 		return nil, fmt.Errorf("the base profile counts %s and the new one %s", b.unit, n.unit)
 	}
 	if b.of != n.of && b.of != "" && n.of != "" {
-		return nil, fmt.Errorf("the base profile is of %s and the new one of %s, which do not compare", b.of, n.of)
+		return nil, fmt.Errorf("the base profile is of %s and the new profile of %s: they cannot be compared", b.of, n.of)
 	}
 	r := &Report{Unit: b.unit, Per: o.Per, Base: b.Side, New: n.Side, Renamed: b.rename(n)}
 	if spread, ok := spreadOf(b, n); ok {

@@ -228,7 +228,7 @@ func TestRefused(t *testing.T) {
 		`per "day" is unknown, valid values are: second, run, cpu, count=N`: {good, good, Options{Per: "day"}},
 		"confidence must be between 0 and 1, got 1": {good, good,
 			Options{Per: PerRun, Confidence: 1}},
-		"new profile: it does not say how long it took": {good, profileOf(0, nil), DefaultOptions()},
+		"new profile: it has no duration": {good, profileOf(0, nil), DefaultOptions()},
 		"base profile: it has no samples": {profileOf(1, nil), good,
 			Options{Per: PerCPU, Confidence: 0.9}},
 		"the base profile counts seconds and the new one count": {good, other, DefaultOptions()},
@@ -264,7 +264,7 @@ func TestLost(t *testing.T) {
 
 	pprof.SetLost(after, 1000, 300)
 	_, err := Profiles([]*profile.Profile{base}, []*profile.Profile{after}, DefaultOptions())
-	require.ErrorContains(t, err, "new profile: 30.0 % of the samples that were due on its host were lost, more than 25 %")
+	require.ErrorContains(t, err, "new profile: its host lost 30.0 % of the samples, more than 25 %")
 }
 
 // TestIncomplete checks that remarks at the ends of stacks count as no functions, and that bounds of functions with
@@ -321,7 +321,7 @@ func TestIdle(t *testing.T) {
 	require.InDelta(t, 2, r.Others[0].New/r.Others[0].Base, 1e-9)
 	require.Equal(t, 20.0, r.Base.Seconds)
 	_, err = Runs([]*Run{busy()}, nil, DefaultOptions())
-	require.ErrorContains(t, err, "new profile: there is none")
+	require.ErrorContains(t, err, "new profile: there is no profile")
 }
 
 // TestRuntimes checks that a function of a language is one function, whether interpreted or compiled and in any version

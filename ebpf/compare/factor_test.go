@@ -66,7 +66,7 @@ func TestKindsDoNotCompare(t *testing.T) {
 	cpu, waits := profileOf(10, map[string]int64{"work": 100}), profileOf(10, map[string]int64{"work": 100})
 	waits.SampleType = []*profile.ValueType{{Type: "offcpu", Unit: "nanoseconds"}}
 	_, err := Profiles([]*profile.Profile{cpu}, []*profile.Profile{waits}, shares())
-	require.ErrorContains(t, err, "the base profile is of cpu and the new one of offcpu")
+	require.ErrorContains(t, err, "the base profile is of cpu and the new profile of offcpu")
 	_, err = Profiles([]*profile.Profile{cpu, waits}, []*profile.Profile{cpu}, shares())
 	require.ErrorContains(t, err, "base profile: it is of cpu and of offcpu")
 }

@@ -79,8 +79,8 @@ func (o Options) countsOf(base, after int) (ofBase, ofNew []float64, err error) 
 	case 2:
 		return repeat(n[0], base), repeat(n[1], after), nil
 	}
-	return nil, nil, fmt.Errorf("there are %d numbers of units of work for %d and %d profiles: "+
-		"say one for all of them, one for each side, or one for each profile", len(o.Counts), base, after)
+	return nil, nil, fmt.Errorf("%d numbers of units of work do not fit %d and %d profiles: "+
+		"pass one for all profiles, one per side, or one per profile", len(o.Counts), base, after)
 }
 
 // of returns the divisor for the values of a profile with the given duration in seconds, value and units of work.
@@ -95,7 +95,7 @@ func (p Per) of(seconds, value, units float64) (float64, error) {
 	case p == PerCPU:
 		return value, nil
 	case seconds <= 0:
-		return 0, errors.New("it does not say how long it took; compare per run or per cpu")
+		return 0, errors.New("it has no duration; compare per run or per cpu")
 	}
 	return seconds, nil
 }

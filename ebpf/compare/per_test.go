@@ -78,7 +78,7 @@ func TestPerCount(t *testing.T) {
 		require.Equal(t, len(counts) == 4, *r.Spread == 0, "runs differ if each is taken to have done as much")
 	}
 	_, err = compared(files, one(9000, 2), 1, 2, 3)
-	require.ErrorContains(t, err, "there are 3 numbers of units of work for 3 and 1 profiles: say one for all of them")
+	require.ErrorContains(t, err, "3 numbers of units of work do not fit 3 and 1 profiles: pass one for all profiles")
 
 	flame := NewFlame(r, nil)
 	require.NoError(t, flame.AddBase(files[0]))

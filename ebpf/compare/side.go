@@ -51,7 +51,7 @@ func runsOf(profiles []*profile.Profile, total bool) (runs []*Run, err error) {
 // newSide adds up runs. counts holds the units of work of each run.
 func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	if len(runs) == 0 {
-		return nil, errors.New("there is none")
+		return nil, errors.New("there is no profile")
 	}
 	s := &side{functions: map[key]amount{}, unit: runs[0].unit}
 	for i, r := range runs {
@@ -120,8 +120,8 @@ func (s *side) checkLost(runs []*Run, o Options) error {
 	part := lost / due
 	s.Lost = &part
 	if part > o.MaxLost {
-		return fmt.Errorf("%.1f %% of the samples that were due on its host were lost, more than %.4g %%: what it says of "+
-			"functions is not certain enough to compare", 100*part, 100*o.MaxLost)
+		return fmt.Errorf("its host lost %.1f %% of the samples, more than %.4g %%: its functions are too uncertain to "+
+			"compare", 100*part, 100*o.MaxLost)
 	}
 	return nil
 }

@@ -112,12 +112,12 @@ func read(r sized, o Options, open opener) (*Core, error) {
 	}
 	n.finish()
 	if len(n.files) == 0 {
-		c.note("the core does not say which files were mapped (no note NT_FILE): no code has a name")
+		c.note("the core has no list of mapped files (no note NT_FILE): no frame has a name")
 	}
 	program := c.replaceProgram(n.files, o.Executable)
 	c.memory.open(n.files, open, c.note)
 	if o.Executable != "" && !program {
-		c.note("%s is not used: the core does not say where its program was mapped", o.Executable)
+		c.note("%s is not used: the core has no address of its program", o.Executable)
 	}
 	c.findMappings(h.loads)
 	return c, nil

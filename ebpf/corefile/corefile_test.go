@@ -188,7 +188,7 @@ func TestNotCores(t *testing.T) {
 	executable := (&builder{machine: elf.EM_X86_64}).bytes()
 	order.PutUint16(executable[16:], uint16(elf.ET_EXEC))
 	for want, content := range map[string][]byte{
-		"it is no ELF file": []byte("#!/bin/sh\n"), "EM_RISCV": b.bytes(), "its type is ET_EXEC": executable,
+		"it is not an ELF file": []byte("#!/bin/sh\n"), "EM_RISCV": b.bytes(), "its type is ET_EXEC": executable,
 		"no threads": (&builder{machine: elf.EM_X86_64}).bytes(),
 	} {
 		_, err := read(bytes.NewReader(content), Options{}, noFiles)
@@ -243,7 +243,7 @@ func TestMappings(t *testing.T) {
 		{Start: 0x12000, End: 0x13000, Perms: code}, {Start: 0x13000, End: 0x14000, Perms: code},
 		{Start: 0x90000, End: 0x92000, Perms: code, Path: procfs.VDSO},
 	}, c.Mappings)
-	require.Equal(t, []string{"/lib/gone is not here: frames in it have no names"}, c.Notes)
+	require.Equal(t, []string{"/lib/gone does not exist: its frames have no names"}, c.Notes)
 	require.Equal(t, "/lib/gone", c.PathAt(0x12345))
 	require.Empty(t, c.PathAt(0x13000))
 }

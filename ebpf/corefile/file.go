@@ -59,10 +59,10 @@ func (m *memory) check(path string, ranges []*mappedFile, open opener, note func
 	opened, err := open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		say("%s is not here: frames in it have no names", path)
+		say("%s does not exist: its frames have no names", path)
 		return nil
 	case err != nil:
-		say("%s cannot be read, frames in it have no names: %v", path, err)
+		say("%s cannot be read, so its frames have no names: %v", path, err)
 		return nil
 	}
 	was, is := m.buildIDOf(ranges), opened.describe()
@@ -70,10 +70,10 @@ func (m *memory) check(path string, ranges []*mappedFile, open opener, note func
 	case was != "" && is == was, was == "" && !opened.modified:
 		return opened
 	case was != "":
-		say("%s is not the file that was mapped, so frames in it have no names: its build ID is %s, and was %s",
+		say("%s is not the mapped file, so its frames have no names: its build ID is %s, and was %s",
 			path, cmp.Or(is, "none"), was)
 	default:
-		say("%s was written to after the core, which has no build ID of it: frames in it have no names", path)
+		say("%s changed after the core was written, and the core lacks its build ID: its frames have no names", path)
 	}
 	if opened.closer != nil {
 		_ = opened.closer.Close() // it was only read

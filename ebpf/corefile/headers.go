@@ -44,15 +44,15 @@ var order = binary.LittleEndian
 func readHeaders(r sized) (*headers, error) {
 	var b [headerSize]byte
 	if _, err := r.ReadAt(b[:], 0); err != nil || string(b[:4]) != elf.ELFMAG {
-		return nil, errors.New("it is no ELF file")
+		return nil, errors.New("it is not an ELF file")
 	}
 	if elf.Type(order.Uint16(b[16:])) != elf.ET_CORE {
-		return nil, fmt.Errorf("it is no core: its type is %v", elf.Type(order.Uint16(b[16:])))
+		return nil, fmt.Errorf("it is not a core file: its type is %v", elf.Type(order.Uint16(b[16:])))
 	}
 	h := &headers{machine: elf.Machine(order.Uint16(b[18:]))}
 	known := h.machine == elf.EM_X86_64 || h.machine == elf.EM_AARCH64
 	if !known || elf.Class(b[4]) != elf.ELFCLASS64 || elf.Data(b[5]) != elf.ELFDATA2LSB {
-		return nil, fmt.Errorf("cores of %v (%v, %v) are not read: of x86-64 and arm64 they are",
+		return nil, fmt.Errorf("cores of %v (%v, %v) are not supported: only those of x86-64 and arm64 are",
 			h.machine, elf.Class(b[4]), elf.Data(b[5]))
 	}
 	if size := order.Uint16(b[54:]); size != programSize {

@@ -55,7 +55,7 @@ func (n *notes) read(r io.Reader) {
 		}
 		nameSize, size, kind := order.Uint32(head[:]), order.Uint32(head[4:]), order.Uint32(head[8:])
 		if nameSize > 256 {
-			n.core.note("a note of the core is malformed: those after it are not read")
+			n.core.note("a note of the core is malformed: later notes are not read")
 			return
 		}
 		name := make([]byte, padded(nameSize))

@@ -55,7 +55,7 @@ func readLineTable(u *unit, at uint64) (*lineTable, error) {
 		c.fail(fmt.Sprintf("unknown version %d of the line table", version))
 	}
 	if uint64(len(t.data)) > 1<<32-1 {
-		c.fail("a line table behind the first 4 GiB")
+		c.fail("a line table beyond the first 4 GiB")
 	}
 	t.version = uint8(version)
 	if version >= 5 {

@@ -75,7 +75,7 @@ func (d *Data) follow(u *unit, ref value, w *work) (*unit, uint64, error) {
 	case formRef1, formRef2, formRef4, formRef8, formRefUdata:
 		if at >= u.end-u.at {
 			return nil, 0, &FormatError{".debug_info", u.at,
-				fmt.Sprintf("a reference to %#x, behind the unit's end", at)}
+				fmt.Sprintf("a reference to %#x, beyond the unit's end", at)}
 		}
 		return u, u.at + at, nil
 	case formRefAddr:

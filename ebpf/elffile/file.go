@@ -29,7 +29,7 @@ var (
 	// ErrTooLarge says that a part of the file exceeds this package's limits.
 	ErrTooLarge = errors.New("exceeds the size limit")
 	// ErrBusy says that too many bytes were read or decompressed recently; try again later.
-	ErrBusy = errors.New("too much was read at once, this file's turn comes later")
+	ErrBusy = errors.New("the budget for reading is used up, this file is read later")
 	// ErrTruncated says that a header points past the end of the file.
 	ErrTruncated = errors.New("reaches past the end of the file")
 	// ErrNotRegular says that a path names a directory, device, pipe or socket.

@@ -30,13 +30,13 @@ func Formats() []Format {
 	return []Format{
 		{"pprof", "go tool pprof, Pyroscope, headwater report", []string{".pb.gz", ".pprof", ".prof"}, false, Pprof},
 		{"html", "a flame graph in one file, for browsers", []string{".html"}, false, HTML},
-		{"folded", "a line for each stack, for flamegraph.pl and grep", []string{".folded", ".collapsed"}, false, Folded},
+		{"folded", "one line per stack, for flamegraph.pl and grep", []string{".folded", ".collapsed"}, false, Folded},
 		{"svg", "a flame graph as an image, for documents", []string{".svg"}, false, SVG},
 		{"speedscope", "speedscope.app", []string{".speedscope.json"}, false, Speedscope},
 		{"gecko", "profiler.firefox.com", []string{".gecko.json"}, true, Gecko},
 		{"trace", "ui.perfetto.dev and chrome://tracing", []string{".trace.json"}, true, Trace},
 		{"perf", "scripts that read the text of perf script", []string{".perf", ".perf.txt"}, true, PerfScript},
-		{"json", "scripts of your own", []string{".json"}, true, JSON},
+		{"json", "your own scripts", []string{".json"}, true, JSON},
 		{"pgo", "go build -pgo", []string{".pgo"}, false, GoPGO},
 		{"autofdo", "clang -fprofile-sample-use", []string{".afdo"}, false, AutoFDO},
 	}
@@ -63,7 +63,7 @@ func ByFile(name string) (Format, error) {
 		}
 		suffixes = append(suffixes, f.Suffixes[0]+" ("+f.Name+")")
 	}
-	return Format{}, fmt.Errorf("the name %q says no format; name one with --format, or let it end in %s", name,
+	return Format{}, fmt.Errorf("the name %q has no known suffix: choose a --format, or one of the suffixes %s", name,
 		strings.Join(suffixes, ", "))
 }
 

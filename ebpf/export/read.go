@@ -32,7 +32,7 @@ func Parse(data []byte) (*profile.Profile, error) {
 		return nil, err
 	}
 	if len(p.SampleType) == 0 {
-		return nil, errors.New("it has no type of samples")
+		return nil, errors.New("the profile has no sample type")
 	}
 	return p, p.CheckValid()
 }
@@ -52,7 +52,7 @@ func Select(p *profile.Profile, focus, ignore *regexp.Regexp) error {
 	focused, _, _, _ := p.FilterSamplesByName(focus, ignore, nil, nil)
 	switch {
 	case focus != nil && !focused:
-		return fmt.Errorf("no sample has a function that fits %q", focus)
+		return fmt.Errorf("no sample has a function that matches %q", focus)
 	case len(p.Sample) == 0:
 		return errors.New("there are no samples")
 	}

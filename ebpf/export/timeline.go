@@ -9,8 +9,8 @@ import (
 )
 
 // errNoTimes is returned by formats that need times.
-var errNoTimes = errors.New("the profile does not say when samples were taken: " +
-	"record this format at once, or pprof with --timestamps")
+var errNoTimes = errors.New("the profile has no times of samples: " +
+	"record in this format directly, or as pprof with --timestamps")
 
 // maxMoments is the maximum number of moments of samples without times.
 const maxMoments = 1 << 24

@@ -81,9 +81,12 @@ type SlowError struct {
 
 func (e *SlowError) Error() string {
 	if e.Refused != "" {
-		return fmt.Sprintf("not ready: %s was put off, %s", e.What, e.Refused)
+		return fmt.Sprintf("not ready: %s was postponed, %s", e.What, e.Refused)
 	}
-	return fmt.Sprintf("not ready: %s takes longer than %v", e.What, e.After)
+	if e.After == 0 {
+		return "not ready: still " + e.What
+	}
+	return fmt.Sprintf("not ready: still %s after %v", e.What, e.After)
 }
 
 // Refused reports whether err says that work was not started.
@@ -204,15 +207,15 @@ func (p *Pool) full(o Origin) (why string, hangs bool) {
 	}
 	switch {
 	case mount >= hangsPerMount:
-		return "another file of that mount cannot be read", true
+		return "another file of this mount hangs", true
 	case o.Owner != 0 && (user >= hangsPerUser || users >= hangsOfUsers), o.Owner == 0 && root >= hangsOfRoot:
-		return "too many files of that user cannot be read", true
+		return "too many files of this user hang", true
 	case late >= latePerMount:
-		return "too many files of that mount are being read", false
+		return "too many files of this mount are being read", false
 	case lateOfUser >= latePerUser:
-		return "too many files of that user are being read", false
+		return "too many files of this user are being read", false
 	case p.overspent(o.Owner, time.Now()):
-		return "files of that user take too much CPU time", false
+		return "files of this user take too much CPU time", false
 	}
 	return "", false
 }

@@ -85,14 +85,14 @@ func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 	p.forget(now)
 	if r := p.rests[w.Mount]; r != nil && now.Before(r.until) {
 		p.refused++
-		return 0, "it made us wait a moment ago"
+		return 0, "its mount was slow a moment ago"
 	}
 	if len(p.allowances) == 0 && p.quick == 0 { // the usual case
 		return QuickPatience, ""
 	}
 	owner := w.Owner()
 	if patience = p.left(owner, now); patience == 0 {
-		why = "that user made us wait too long"
+		why = "files of this user were slow for too long"
 	} else {
 		why, _ = p.full(Origin{w.Mount, owner})
 	}

@@ -110,7 +110,7 @@ func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 		return nil // the process or its mapping has ended: another process may have the file
 	}
 	if err != nil {
-		err = fmt.Errorf("calls of the allocator in %s are not seen: %w", m.Exe.Path, err)
+		err = fmt.Errorf("calls of the allocator in %s are not sampled: %w", m.Exe.Path, err)
 		f.failed[m.Exe.ID], f.seen[m.Exe.ID] = err, nil
 		return err
 	}
@@ -119,7 +119,7 @@ func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 
 func (f *files) attachAt(k *kernel.Heap, m process.FileMapping, path string, functions []kernel.HeapFunction) error {
 	if m.Exe.MayHang() {
-		return errors.New("it is on a file system that may hang; a copy on a local one is seen")
+		return errors.New("its file system may hang; copy the file to a local file system")
 	}
 	id, err := identify(path)
 	if err != nil || f.byFile[id] {
@@ -150,7 +150,7 @@ func allocatorOf(e *process.Executable) (found []kernel.HeapFunction, leftOut, e
 		return nil, nil, fmt.Errorf("%s: %w", e.Path, err)
 	}
 	if leftOut != nil {
-		leftOut = fmt.Errorf("calls of some functions of the allocator in %s are not seen: %w", e.Path, leftOut)
+		leftOut = fmt.Errorf("calls of some functions of the allocator in %s are not sampled: %w", e.Path, leftOut)
 	}
 	return found, leftOut, nil
 }

@@ -16,7 +16,7 @@ import (
 const maxFunctions = 64
 
 // errUncertain reports why a function is not probed.
-var errUncertain = errors.New("where it returns is not certain")
+var errUncertain = errors.New("its returns are uncertain")
 
 // follower follows the functions of an allocator in one file.
 type follower struct {
@@ -132,7 +132,7 @@ var returnsArgument = []string{"memset", "__memset_chk", "memcpy", "memmove"}
 // has led to so far.
 func (f *follower) addEnds(c *candidate, flow *codeflow.Function, seen map[uint64]bool) error {
 	if flow.Unfollowed != 0 {
-		return fmt.Errorf("the jump at %#x goes to an address that the program computes", flow.Unfollowed)
+		return fmt.Errorf("the jump at %#x has a computed target", flow.Unfollowed)
 	}
 	for _, exit := range flow.Exits() {
 		offset, ok := fileOffset(f.file, exit.Addr)
@@ -147,7 +147,7 @@ func (f *follower) addEnds(c *candidate, flow *codeflow.Function, seen map[uint6
 		name, _, _ := strings.Cut(stub, "@")
 		switch {
 		case exit.Conditional:
-			return fmt.Errorf("it leaves on a condition at %#x", exit.Addr)
+			return fmt.Errorf("a conditional jump at %#x leaves it", exit.Addr)
 		case exit.Kind == codeflow.Return:
 			c.Returns = append(c.Returns, offset)
 		case isStub && slices.Contains(returnsArgument, name):

@@ -226,7 +226,7 @@ func (p *Profiler) limit(limit float64) {
 	}
 	var err error
 	if p.brake.trap, err = measureTraps(p.kernel, uint32(os.Getpid())); err != nil {
-		p.note(fmt.Errorf("measure what a trap takes: %w", err))
+		p.note(fmt.Errorf("measure the duration of a trap: %w", err))
 		p.brake.trap = usualTrap
 	}
 }

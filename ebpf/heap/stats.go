@@ -33,22 +33,22 @@ const (
 func Counters() []counter.Row[Stats] {
 	return []counter.Row[Stats]{
 		counter.One(counter.Gauge, "pyroscope_ebpf_heap_files", "heap_files",
-			"Files with an allocator whose calls are seen.", func(s *Stats) *uint64 { return &s.Files }),
+			"Files with an allocator whose calls are sampled.", func(s *Stats) *uint64 { return &s.Files }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_heap_files_failed", "heap_files_failed",
-			"Files with an allocator whose calls cannot be seen: the errors say why.",
+			"Files with an allocator whose calls cannot be sampled; the debug info has the errors.",
 			func(s *Stats) *uint64 { return &s.Failed }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_heap_processes_paused", "heap_processes_paused",
-			"Processes whose memory is not sampled for a while, because probes would slow them down more than heap's "+
-				"overhead_limit.", func(s *Stats) *uint64 { return &s.Slowed }),
+			"Processes whose memory is not sampled for a while, because probes would take more of their CPU time than "+
+				"heap's overhead_limit.", func(s *Stats) *uint64 { return &s.Slowed }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_heap_blocks", "heap_blocks",
 			"Sampled blocks of memory in use.", func(s *Stats) *uint64 { return &s.Blocks }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_heap_bytes", "heap_bytes",
-			"Bytes in use that the sampled blocks stand for.", func(s *Stats) *uint64 { return &s.Bytes }),
+			"Bytes in use that the sampled blocks represent.", func(s *Stats) *uint64 { return &s.Bytes }),
 		counter.One(counter.Total, "pyroscope_ebpf_heap_samples_total", "heap_samples",
 			"Blocks of memory that were sampled when processes with a target allocated them.",
 			func(s *Stats) *uint64 { return &s.Samples }),
 		counter.Many("pyroscope_ebpf_heap_missed_total", "reason", "heap_missed",
-			"Blocks of memory, of any process, that are missing because there was no room: too_many_blocks, full_buffer, "+
+			"Blocks of memory of any process, not recorded because a table was full: too_many_blocks, full_buffer, "+
 				"too_many_threads.", func(s *Stats) *map[string]uint64 { return &s.Missed }),
 	}
 }

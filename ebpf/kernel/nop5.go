@@ -39,8 +39,8 @@ func (e *ProbeEvent) checkNop5() error {
 		return err
 	}
 	if bytes.Equal(code, nop5) {
-		return fmt.Errorf("at %#x of %s is a nop of 5 bytes: this kernel, as those from 6.18 on, puts a call there, which "+
-			"overwrites what functions keep below the stack pointer", e.Offset, e.Path)
+		return fmt.Errorf("the instruction at %#x of %s is a 5-byte nop: this kernel, like Linux 6.18 and newer, replaces "+
+			"it by a call, which overwrites the function's data below the stack pointer", e.Offset, e.Path)
 	}
 	return nil
 }

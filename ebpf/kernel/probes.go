@@ -391,10 +391,10 @@ func (e *ProbeEvent) describe(attr *unix.PerfEventAttr) (name []byte, err error)
 func (e *ProbeEvent) explain(err error) error {
 	switch {
 	case e.Type == "uprobe" && errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("the kernel puts no probe there: %w; no instruction may begin at %#x of the file, or its file "+
-			"system has none", err, e.Offset)
+		return fmt.Errorf("the kernel refuses the probe: %w; either no instruction starts at %#x of the file, or its file "+
+			"system does not support probes", err, e.Offset)
 	case e.Type == "kprobe":
-		return fmt.Errorf("the kernel puts no probe at %s, which /proc/kallsyms must list: %w", e.Name, err)
+		return fmt.Errorf("the kernel refuses a probe at %s, which /proc/kallsyms must list: %w", e.Name, err)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func (t *Threads) ReadMarked(interval time.Duration, use func(*Thread)) (stayed 
 	t.passes = max(1, t.passes+1)
 	err = errors.Join(t.objects.Interval.Set(uint64(interval)), t.objects.Stayed.Set(uint32(0)))
 	if err != nil {
-		return 0, fmt.Errorf("look at threads: %w", err)
+		return 0, fmt.Errorf("scan threads: %w", err)
 	}
 	handed := 0
 	err = t.readLocked(filter{pass: t.passes}, func(of *Thread) {
@@ -40,7 +40,7 @@ func (t *Threads) ReadMarked(interval time.Duration, use func(*Thread)) (stayed 
 	}
 	var n uint32
 	if err := t.objects.Stayed.Get(&n); err != nil {
-		return 0, fmt.Errorf("look at threads: %w", err)
+		return 0, fmt.Errorf("scan threads: %w", err)
 	}
 	t.listed = handed + int(n)
 	return int(n), nil

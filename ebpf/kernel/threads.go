@@ -215,14 +215,14 @@ const threadsBuffer = 64 << 10
 func (t *Threads) open() error {
 	if err := loadThreadsObjects(&t.objects, nil); err != nil {
 		if errors.Is(err, ebpf.ErrNotSupported) {
-			return fmt.Errorf("look at threads: this kernel is too old, or built without CONFIG_DEBUG_INFO_BTF; "+
+			return fmt.Errorf("scan threads: this kernel is too old, or built without CONFIG_DEBUG_INFO_BTF; "+
 				"it takes Linux 5.10: %w", err)
 		}
-		return fmt.Errorf("load the BPF program that looks at threads: %w", err)
+		return fmt.Errorf("load the BPF program that scans threads: %w", err)
 	}
 	var err error
 	if t.pass, err = link.AttachIter(link.IterOptions{Program: t.objects.ReadThreads}); err != nil {
-		return fmt.Errorf("look at threads: %w", err)
+		return fmt.Errorf("scan threads: %w", err)
 	}
 	if t.single, err = t.readsSingle(); err != nil {
 		return err
@@ -267,7 +267,7 @@ func (t *Threads) set(f filter) error {
 	err := errors.Join(t.objects.OnlyPid.Set(f.pid), t.objects.OnlyTid.Set(f.tid), t.objects.Pass.Set(f.pass),
 		t.objects.OnlyCheck.Set(f.check))
 	if err != nil {
-		return fmt.Errorf("look at threads: %w", err)
+		return fmt.Errorf("scan threads: %w", err)
 	}
 	return nil
 }
@@ -276,7 +276,7 @@ func (t *Threads) set(f filter) error {
 func (t *Threads) readFile(open func() (io.ReadCloser, error), use func(*Thread)) error {
 	file, err := open()
 	if err != nil {
-		return fmt.Errorf("look at threads: %w", err)
+		return fmt.Errorf("scan threads: %w", err)
 	}
 	defer file.Close()
 	for had := 0; ; {
@@ -285,7 +285,7 @@ func (t *Threads) readFile(open func() (io.ReadCloser, error), use func(*Thread)
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("look at threads: %w", err)
+			return fmt.Errorf("scan threads: %w", err)
 		}
 		rest, err := t.decodeAll(t.buffer[:had+n], use)
 		if err != nil {
@@ -303,7 +303,7 @@ func (t *Threads) decodeAll(b []byte, use func(*Thread)) (rest []byte, err error
 		copy(record[:head], b)
 		frames, returns := int(t.record.KernelFrames), int(t.record.ReplacedReturns)
 		if frames > len(t.record.Kernel) || returns > len(t.record.Returns) {
-			return nil, fmt.Errorf("look at threads: a record has %d kernel frames and %d replaced return addresses",
+			return nil, fmt.Errorf("scan threads: a record has %d kernel frames and %d replaced return addresses",
 				frames, returns)
 		}
 		kernel := head + 8*frames

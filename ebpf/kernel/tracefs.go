@@ -66,7 +66,7 @@ func tracepointIn(group, name string, read func() (uint64, error)) (uint64, erro
 func mountTracefs() (fd int, err error) {
 	system, err := unix.Fsopen("tracefs", unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
-		return -1, errors.New("this kernel has none: it is built without CONFIG_TRACING")
+		return -1, errors.New("this kernel has no tracepoints: it is built without CONFIG_TRACING")
 	}
 	if err != nil {
 		return -1, err

@@ -46,7 +46,7 @@ func (t *Threads) WatchWakers() error {
 	}
 	w := &wakers{}
 	if err := w.open(t.objects.Marks); err != nil {
-		return errors.Join(fmt.Errorf("see who wakes threads: %w", err), w.close())
+		return errors.Join(fmt.Errorf("record wakers: %w", err), w.close())
 	}
 	t.wakers = w
 	return nil
@@ -109,7 +109,7 @@ func (t *Threads) ReadWakers(use func(*Waker)) (lost uint64, err error) {
 			break
 		}
 		if err != nil {
-			return 0, fmt.Errorf("see who wakes threads: %w", err)
+			return 0, fmt.Errorf("record wakers: %w", err)
 		}
 		waker, err := w.decode(w.record.RawSample)
 		if err != nil {
@@ -118,7 +118,7 @@ func (t *Threads) ReadWakers(use func(*Waker)) (lost uint64, err error) {
 		use(&waker)
 	}
 	if err := w.objects.WakersLost.Get(&lost); err != nil {
-		return 0, fmt.Errorf("see who wakes threads: %w", err)
+		return 0, fmt.Errorf("record wakers: %w", err)
 	}
 	return lost, nil
 }
@@ -130,7 +130,7 @@ func (w *wakers) decode(b []byte) (Waker, error) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r)), b)
 	frames := int(r.KernelFrames)
 	if len(b) < head || frames > len(r.Kernel) || len(b) < head+8*frames {
-		return Waker{}, fmt.Errorf("see who wakes threads: a record of %d bytes has %d kernel frames", len(b), frames)
+		return Waker{}, fmt.Errorf("record wakers: a record of %d bytes has %d kernel frames", len(b), frames)
 	}
 	return Waker{
 		TID: r.Tid, Started: r.Started, Switches: r.Switches,

@@ -30,7 +30,7 @@ func OfProbe(i Info) (Kind, error) {
 		}
 	}
 	if len(probes.infos) >= maxProbes {
-		return 0, fmt.Errorf("this process has had %d kinds of probes, and can have no other: start it again", maxProbes)
+		return 0, fmt.Errorf("this process has used all of its %d kinds of probes: restart it", maxProbes)
 	}
 	i.Values = slices.Clone(i.Values)
 	probes.infos = append(probes.infos, i)

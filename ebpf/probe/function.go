@@ -38,7 +38,7 @@ func (p *Probe) functions(f *elf.File, c *code) (found []elf.Symbol, err error) 
 			p.Path, p.Symbol, p.Path)
 	}
 	if len(found) > maxPlaces {
-		return nil, fmt.Errorf("%q means %d functions of %s, more than %d: name fewer",
+		return nil, fmt.Errorf("%q matches %d functions of %s, more than %d: use a narrower pattern",
 			p.Symbol, len(found), p.Path, maxPlaces)
 	}
 	var functions []elf.Symbol
@@ -151,17 +151,17 @@ func (p *Probe) checkInstruction(c *code, function elf.Symbol) error {
 		}
 		before = in.Addr - function.Value
 	}
-	return fmt.Errorf("no instruction is known to begin at +%d, so a probe there would change what the program "+
-		"computes; one begins at +%d: see objdump -d %s", p.Offset, before, p.Path)
+	return fmt.Errorf("no instruction is known to start at +%d, so a probe would change the program's results; an "+
+		"instruction starts at +%d: see objdump -d %s", p.Offset, before, p.Path)
 }
 
 // exits returns the addresses of the instructions by which a function returns to its caller, or jumps to another
 // function that returns in its place.
 func (p *Probe) exits(c *code, function elf.Symbol) (addresses []uint64, err error) {
-	const otherwise = "unsafe-uretprobe has the kernel replace the return address instead, which aborts programs " +
-		"that throw through the function, and Go programs"
+	const otherwise = "unsafe-uretprobe lets the kernel replace the return address, which aborts Go programs and " +
+		"programs that throw through the function"
 	if addresses, err = p.certainExits(c, function); err != nil {
-		return nil, fmt.Errorf("where it returns is not certain: %w (%s)", err, otherwise)
+		return nil, fmt.Errorf("its returns are uncertain: %w (%s)", err, otherwise)
 	}
 	return addresses, nil
 }
@@ -172,15 +172,15 @@ func (p *Probe) certainExits(c *code, function elf.Symbol) (addresses []uint64, 
 		return nil, err
 	}
 	if flow.Unfollowed != 0 {
-		return nil, fmt.Errorf("the jump at +%d goes to an address that the program computes",
+		return nil, fmt.Errorf("the jump at +%d has a computed target",
 			flow.Unfollowed-function.Value)
 	}
 	for _, exit := range flow.Exits() {
 		switch {
 		case exit.Conditional:
-			return nil, fmt.Errorf("it leaves on a condition, to another function, at +%d", exit.Addr-function.Value)
+			return nil, fmt.Errorf("a conditional jump at +%d leaves it for another function", exit.Addr-function.Value)
 		case exit.Kind != codeflow.Return && p.Value == Returned:
-			return nil, fmt.Errorf("at +%d it jumps to another function, which returns in its place: probe that one",
+			return nil, fmt.Errorf("at +%d it jumps to another function, which returns to its caller: probe that function",
 				exit.Addr-function.Value)
 		}
 		addresses = append(addresses, exit.Addr)
@@ -203,7 +203,7 @@ func (c *code) implementations(resolver elf.Symbol) (found []elf.Symbol, err err
 		}
 	}
 	if len(found) == 0 {
-		return nil, errors.New("its implementations are not known: name one of them, see nm")
+		return nil, errors.New("its implementations are unknown: name one of them, see nm")
 	}
 	return found, nil
 }

@@ -87,8 +87,8 @@ func (p *Probe) placesInFile(of kernel.ProbeEvent) ([]kernel.ProbeEvent, error) 
 		}
 	}
 	if len(places) > maxPlaces {
-		return nil, fmt.Errorf("%q means %d places in %s, more than %d: name fewer functions", p.Symbol, len(places), p.Path,
-			maxPlaces)
+		return nil, fmt.Errorf("%q matches %d places in %s, more than %d: name fewer functions", p.Symbol, len(places),
+			p.Path, maxPlaces)
 	}
 	return places, nil
 }
@@ -101,7 +101,7 @@ func (p *Probe) placesIn(
 	switch {
 	case p.Type == "unsafe-uretprobe":
 		if f.Section(".gopclntab") != nil || f.Section(".go.buildinfo") != nil {
-			return nil, errors.New("it is a Go program, which ends when the kernel replaces a return address: use uretprobe")
+			return nil, errors.New("a Go program aborts if the kernel replaces a return address: use uretprobe")
 		}
 	case p.Type == "uretprobe":
 		of.Leaves = true

@@ -148,7 +148,7 @@ func (p *Probe) parseOption(option string) error {
 	switch key {
 	case "name":
 		if !validName.MatchString(text) {
-			return fmt.Errorf("name %q must have letters, digits and _ alone, and begin with no digit", text)
+			return fmt.Errorf("name %q must have only letters, digits and _, and must not start with a digit", text)
 		}
 		p.Name = text
 	case "period":
@@ -189,11 +189,11 @@ func (p *Probe) parseValue(text string) error {
 func (p *Probe) check() error {
 	switch {
 	case p.Value == Returned && p.Type != "uretprobe" && p.Type != "unsafe-uretprobe":
-		return fmt.Errorf("value=ret is for uretprobe, which has what a function returns, not for %s", p.Type)
+		return fmt.Errorf("value=ret is the return value: use it with uretprobe, not %s", p.Type)
 	case p.Value > 0 && (p.Type != "uprobe" || p.Offset != 0):
-		return fmt.Errorf("value=arg%d is for uprobe at the begin of a function", p.Value)
+		return fmt.Errorf("value=arg%d needs a uprobe at the start of a function", p.Value)
 	case p.Value == Calls && p.Unit != "count":
-		return fmt.Errorf("unit=%s is for a value: add value=arg1, say", p.Unit)
+		return fmt.Errorf("unit=%s needs a value: add value=arg1, for example", p.Unit)
 	case p.Type == "software":
 		_, err := p.event()
 		return err

@@ -65,7 +65,7 @@ func TestRefusesTheMiddleOfInstructions(t *testing.T) {
 		p, err := probe.Parse("uprobe:" + program + ":parse+" + strconv.Itoa(offset))
 		require.NoError(t, err)
 		if _, err := p.Events(); err != nil {
-			require.ErrorContains(t, err, "no instruction is known to begin at +"+strconv.Itoa(offset))
+			require.ErrorContains(t, err, "no instruction is known to start at +"+strconv.Itoa(offset))
 			refused++
 		}
 	}

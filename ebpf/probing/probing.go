@@ -63,15 +63,15 @@ func Counters() []counter.Row[Stats] {
 		counter.One(counter.Gauge, "pyroscope_ebpf_probes_attached", "probes_attached",
 			"Probes of probe_links that are attached.", func(s *Stats) *uint64 { return &s.Attached }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_probes_failed", "probes_failed",
-			"Probes of probe_links that could not be attached: the errors say why.",
+			"Probes of probe_links that could not be attached; the debug info has the errors.",
 			func(s *Stats) *uint64 { return &s.Failed }),
 		counter.One(counter.Total, "pyroscope_ebpf_probe_samples_total", "probe_samples",
-			"Samples that probes have taken, of processes with a target.", func(s *Stats) *uint64 { return &s.Hits }),
+			"Samples of probes, of processes with a target.", func(s *Stats) *uint64 { return &s.Hits }),
 		counter.One(counter.Total, "pyroscope_ebpf_probe_values_dropped_total", "probe_values_dropped",
-			"Values at probes that were too large to be sizes or durations, and add nothing.",
+			"Values at probes that were ignored, because they were too large for a size or duration.",
 			func(s *Stats) *uint64 { return &s.Dropped }),
 		counter.One(counter.Total, "pyroscope_ebpf_probe_samples_lost_total", "probe_samples_lost",
-			"Samples that probes have not taken because the kernel's buffer was full, of any process.",
+			"Samples of probes of any process, lost because the kernel's buffer was full.",
 			func(s *Stats) *uint64 { return &s.Lost }),
 	}
 }
@@ -166,7 +166,7 @@ func (p *Prober) attach() {
 		if err := p.attachOne(link); err != nil {
 			p.stats.Failed++
 			p.stats.Failure = errors.Join(p.stats.Failure, err)
-			p.errors.Add("no samples of probe_links \""+link.Link+"\": "+err.Error(), 1)
+			p.errors.Add("probe \""+link.Link+"\" of probe_links is not attached: "+err.Error(), 1)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestRedZone(t *testing.T) {
 	_, stats := runProbed(t, program, []string{"uprobe:" + program + ":changed+18"})
 	require.EqualValues(t, 1, stats.Attached+stats.Failed)
 	for text := range stats.Errors {
-		require.Contains(t, text, "is a nop of 5 bytes: this kernel, as those from 6.18 on, puts a call there")
+		require.Contains(t, text, "is a 5-byte nop: this kernel, like Linux 6.18 and newer, replaces it by a call")
 	}
 	found, stats := runProbed(t, program, []string{"uprobe:" + program + ":changed", "uprobe:" + program + ":changed+23"})
 	require.EqualValues(t, 2, stats.Attached, "%v", stats.Errors)

@@ -18,7 +18,7 @@ const (
 	LongestRest  = 10 * time.Minute
 )
 
-var errSpoilt = errors.New("code objects become others all the time")
+var errSpoilt = errors.New("functions are overwritten all the time")
 
 // news counts the code objects of a process that were not known before, and the wrong ones among them. A code object is
 // wrong if it cannot be read, or if its address had another code object before.

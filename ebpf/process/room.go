@@ -26,7 +26,7 @@ const (
 	evictPause   = time.Second      // pause between evictions of all entries of a process
 )
 
-var errRoom = errors.New("no room for more functions of interpreters")
+var errRoom = errors.New("the memory for functions of interpreters is full")
 
 // room accounts for MaxRemembered. Its mutex also guards the entries of the holders.
 type room struct {

@@ -42,11 +42,11 @@ type Stats struct {
 func Counters() []counter.Row[Stats] {
 	return []counter.Row[Stats]{
 		counter.Many("pyroscope_ebpf_samples_total", "outcome", "outcomes",
-			"Samples by how unwinding their user stack ended.",
+			"Samples by outcome of the unwinding of their user stack.",
 			func(s *Stats) *map[string]uint64 { return &s.Outcomes }),
 		counter.One(counter.Total, "pyroscope_ebpf_samples_guessed_total", "",
-			"Samples with a caller that the frame pointer alone led to, from code that may not keep one: other callers "+
-				"may be missing before it.",
+			"Samples with a caller found only by the frame pointer, in code that may not keep a frame pointer: callers "+
+				"before it may be missing.",
 			func(s *Stats) *uint64 { return &s.Guessed }),
 		counter.Many("pyroscope_symtab_known_symbols_total", target.LabelServiceName, "",
 			"Frames that were named.",
@@ -61,10 +61,10 @@ func Counters() []counter.Row[Stats] {
 			"Memory of the symbol tables.",
 			func(s *Stats) *uint64 { return &s.SymbolBytes }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_jit_names_bytes", "jit_names_bytes",
-			"Memory of the names that just-in-time compilers wrote.",
+			"Memory of the names from just-in-time compilers.",
 			func(s *Stats) *uint64 { return &s.JITBytes }),
 		counter.One(counter.Total, "pyroscope_ebpf_jit_functions_dropped_total", "jit_functions_dropped",
-			"Functions of just-in-time compilers that there was no room for.",
+			"Functions of just-in-time compilers, dropped because the memory for their names was full.",
 			func(s *Stats) *uint64 { return &s.JITDropped }),
 	}
 }

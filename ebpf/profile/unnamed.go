@@ -38,7 +38,7 @@ func (n *names) describeUnnamed(frames map[unwind.ExeID]uint64, outside map[stri
 		out = append(out, u)
 	}
 	u := UnnamedStats{File: unknownFunction, Reason: "outside_any_mapping", Explain: func() string {
-		return "the code is in no file: a just-in-time compiler without a perf map made it, or the file's mapping is gone"
+		return "the code has no file: it is from a just-in-time compiler without a perf map, or the file is unmapped"
 	}}
 	for _, count := range outside {
 		u.Frames += count

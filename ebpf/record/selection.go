@@ -212,11 +212,11 @@ func (s *selection) checkCgroups() error {
 	}
 	switch {
 	case s.Container != "":
-		return fmt.Errorf("no process is in a container whose ID begins with %q", s.Container)
+		return fmt.Errorf("no running container has an ID that starts with %q", s.Container)
 	case s.Unit != "":
-		return fmt.Errorf("no process is in a systemd unit %q", s.Unit)
+		return fmt.Errorf("the systemd unit %q has no process", s.Unit)
 	default:
-		return fmt.Errorf("no process is in the control group %q", s.Cgroup)
+		return fmt.Errorf("the control group %q has no process", s.Cgroup)
 	}
 }
 

@@ -32,7 +32,7 @@ import (
 // Errors of Attach with a meaning beyond failure.
 var (
 	// ErrNotReady reports that the runtime has not started yet: attach again a little later.
-	ErrNotReady = errors.New("the runtime has not begun yet")
+	ErrNotReady = errors.New("the runtime has not started yet")
 	// ErrUnknown reports that the file is not a runtime of the language after all. It is not reported as a failure.
 	ErrUnknown = errors.New("not a known language runtime")
 )

@@ -198,7 +198,7 @@ func (x *interpreted) withMade(by *process.Interpretation, s *kernel.Sample) []k
 // countMade counts the frames that ofMade has marked.
 func (x *interpreted) countMade(by *process.Interpretation) {
 	if makers := by.Makers(); makers != "" && x.unknown > 0 {
-		hint := "functions of " + makers + " are code that it makes, which has no names unless a perf map has them"
+		hint := "functions of " + makers + " are JIT code, which has no names unless a perf map has them"
 		x.languages.add(makers, LanguageStats{NotNamed: x.unknown, Hint: hint})
 		return
 	}

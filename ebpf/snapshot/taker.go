@@ -146,7 +146,7 @@ func (t *Taker) startClock() (err error) {
 		go func() { t.ended <- t.sampler.Run(ctx, t.use) }()
 	})
 	if t.ended == nil {
-		return fmt.Errorf("sample the threads that run: %w", err)
+		return fmt.Errorf("sample running threads: %w", err)
 	}
 	return err
 }

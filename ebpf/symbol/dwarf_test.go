@@ -257,7 +257,7 @@ func TestPartsOfDebugInfo(t *testing.T) {
 			!strings.Contains(problem.Error(), "missing") {
 			t.Errorf("problem: %v", problem)
 		}
-		if text := s.Explain(o); !strings.HasPrefix(text, "the debug info is not whole; ") ||
+		if text := s.Explain(o); !strings.HasPrefix(text, "the debug info is incomplete; ") ||
 			!strings.Contains(text, name) {
 			t.Errorf("explained as %q", text)
 		}

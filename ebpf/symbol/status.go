@@ -54,7 +54,7 @@ func (s Status) explain(dir, pkg string) string {
 		if s.DebugInfo == nil {
 			return ""
 		}
-		b.WriteString("the debug info is not whole")
+		b.WriteString("the debug info is incomplete")
 	case DebugMissing:
 		b.WriteString("only exported functions have names")
 	case NoSymbols:

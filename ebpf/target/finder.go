@@ -332,27 +332,27 @@ func (f *Finder) Explain(pid uint32) Explanation {
 	}
 	if t := v.ofParent(a); t != nil {
 		e.Target, e.MatchedBy = t, t.matchedBy
-		e.Reason = fmt.Sprintf("it is a child of %d, and too new to be found", t.pid)
+		e.Reason = fmt.Sprintf("new child of process %d", t.pid)
 		return e
 	}
 	if t := v.ofContainers(ContainerIDsFromCgroup(lines)); t != nil {
 		e.Target, e.MatchedBy = t, t.matchedBy
 		e.Reason = fmt.Sprintf("%s names its container", t.matchedBy)
 		if t.containerID != e.ContainerID {
-			e.Reason = fmt.Sprintf("%s names container %.12s around its own", t.matchedBy, t.containerID)
+			e.Reason = fmt.Sprintf("%s names its outer container %.12s", t.matchedBy, t.containerID)
 		}
 		return e
 	}
 	switch {
 	case v.byPID[pid] != nil:
-		e.Reason = fmt.Sprintf("%s %d is that of another process, or of the program that it ran before",
+		e.Reason = fmt.Sprintf("%s %d names another process, or an earlier program of this process",
 			LabelProcessPID, pid)
 	case err != nil:
 		e.Reason = fmt.Sprintf("its cgroup cannot be read: %v", err)
 	case e.ContainerID == "":
 		e.Reason = "no container ID in its cgroup" + shownCgroup(lines)
 	default:
-		e.Reason = fmt.Sprintf("its container is not among those of %d targets", len(v.byContainer))
+		e.Reason = "no target names its container"
 	}
 	if e.Target = v.fallback; e.Target != nil {
 		e.Reason += ": default target"

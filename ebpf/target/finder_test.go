@@ -248,7 +248,7 @@ func TestExplain(t *testing.T) {
 	f := NewFinder(opts)
 	for pid, want := range map[uint32]string{
 		1: "__meta_docker_container_id names its container",
-		2: "its container is not among those of 1 targets: default target",
+		2: "no target names its container: default target",
 		3: "no container ID in its cgroup /: default target",
 		4: "__process_pid__ is 4",
 	} {
@@ -294,7 +294,7 @@ func TestNestedContainers(t *testing.T) {
 		require.Equal(t, want, service(f.Find(pid)), pid)
 		require.Equal(t, want, service(f.Explain(pid).Target), pid)
 	}
-	require.Equal(t, LabelContainerID+" names container "+idA[:12]+" around its own", f.Explain(11).Reason)
+	require.Equal(t, LabelContainerID+" names its outer container "+idA[:12], f.Explain(11).Reason)
 	require.Equal(t, idB, f.Explain(11).ContainerID)
 
 	opts.Targets = append(opts.Targets, container(idC, "middle"))

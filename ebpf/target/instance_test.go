@@ -183,7 +183,7 @@ func TestChildrenThatNobodySawBegin(t *testing.T) {
 		require.Equal(t, want, service(f.Find(pid)), pid)
 		require.Same(t, f.Find(pid), f.Explain(pid).Target)
 	}
-	require.Equal(t, "it is a child of 10, and too new to be found", f.Explain(12).Reason)
+	require.Equal(t, "new child of process 10", f.Explain(12).Reason)
 }
 
 // TestExecEndsWhatWasDiscovered: discovered labels are about a program; a user's labels are about a process.
@@ -203,7 +203,7 @@ func TestExecEndsWhatWasDiscovered(t *testing.T) {
 		f.Restarted(11)
 		require.Equal(t, "host", service(f.Find(10)), name)
 		require.Equal(t, "app", service(f.Find(11)), name)
-		require.Contains(t, f.Explain(10).Reason, "or of the program that it ran before")
+		require.Contains(t, f.Explain(10).Reason, "or an earlier program of this process")
 		opts.Targets[0] = discovered(10, fs.instances[10], time.Minute, "python3")
 		f.Update(opts)
 		require.Equal(t, "python3", service(f.Find(10)), name)

@@ -32,7 +32,7 @@ func (l Limits) Validate() error {
 }
 
 // ErrVerdict is wrapped by every error of Judge.
-var ErrVerdict = errors.New("stacks are not as good as they must be")
+var ErrVerdict = errors.New("stacks do not reach the limits")
 
 // Judge returns an error with the limits that a report does not reach, or nil if it reaches all. It also returns an
 // error if no frame could be compared.

@@ -33,17 +33,17 @@ func TestWriteText(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	const want = "Of 900 user stacks 700 were compared whole, 190 in part, 10 could not be compared; " +
+	const want = "900 user stacks: 700 checked fully, 190 partly, 10 not; " +
 		"frames checked: 75.000 % of 11999\n"
 	if !strings.HasPrefix(text, want) {
 		t.Errorf("it does not begin with %q:\n%s", want, text)
 	}
 	for _, want := range []string{
-		"1000 samples in 10.0 s, 900 with a user stack, of which 99.999 % are complete", // never shown as 100 %
-		"9000 frames compared: 8999 agree, 99.989 %; 1 are missing",
+		"1000 samples in 10.0 s, 900 with a user stack; 99.999 % of these are complete", // never shown as 100 %
+		"9000 frames compared: 8999 agree, 99.989 %; incomplete stacks lack 1 frames",
 		"Lost: 7 samples",
 		"890 stacks compared: 889 agree, 699 of them whole; 800 walked in the kernel, " +
-			"60 finished in user space by the same rows, 5 by what code does, 25 by complete CFI",
+			"60 finished in user space by the same rows, 5 by code analysis, 25 by complete CFI",
 		"190  no_cfi",
 		"10  perf recorded no copy",
 		"700  outermost",

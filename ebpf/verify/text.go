@@ -13,22 +13,22 @@ import (
 // WriteText writes the report as text for people.
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{w: w}
-	t.printf("Of %d user stacks %d were compared whole, %d in part, %d could not be compared; frames checked: %s of %d\n",
+	t.printf("%d user stacks: %d checked fully, %d partly, %d not; frames checked: %s of %d\n",
 		r.UserStacks, r.StacksWhole, r.StacksInPart, r.StacksNotComparable, percent(r.Coverage),
 		r.Frames-r.FramesMissing+r.NotCheckable)
-	t.printf("%d frames compared: %d agree, %s; %d are missing from stacks that end early and say so\n",
+	t.printf("%d frames compared: %d agree, %s; incomplete stacks lack %d frames\n",
 		r.Frames, r.FramesAgreed, percent(r.Agreement), r.FramesMissing)
 	t.printf("%d stacks compared: %d agree, %d of them whole; %d walked in the kernel, "+
-		"%d finished in user space by the same rows, %d by what code does, %d by complete CFI\n",
+		"%d finished in user space by the same rows, %d by code analysis, %d by complete CFI\n",
 		r.Stacks, r.StacksAgreed, r.WholeAgreed, r.InKernel, r.ByRows, r.ByCode, r.ByCFI)
-	t.printf("%d samples in %.1f s, %d with a user stack, of which %s are complete\n",
+	t.printf("%d samples in %.1f s, %d with a user stack; %s of these are complete\n",
 		r.Samples, r.Seconds, r.UserStacks, percent(r.Complete))
-	t.printf("Lost: %d samples for which there was no room, %d stacks not copied for lack of room or because of "+
-		"the limit, %d times records of mappings\n", r.Lost, r.Uncopied, r.ReferenceLost)
+	t.printf("Lost: %d samples and %d copies of stacks, because a buffer was full or a limit reached; records of "+
+		"mappings, %d times\n", r.Lost, r.Uncopied, r.ReferenceLost)
 
-	t.counts("Compared in part: the reference cannot go on, because of", r.InPart)
-	t.counts("Not comparable, because of", r.NotComparable)
-	t.counts("Compared whole: the reference ended with", r.Roots)
+	t.counts("Checked partly: why the reference stopped", r.InPart)
+	t.counts("Not checked: why", r.NotComparable)
+	t.counts("Checked fully: end of the reference", r.Roots)
 	t.counts("Outcomes", r.Outcomes)
 	t.languages(r.Languages)
 	t.counts("Errors", r.Errors)
@@ -91,7 +91,7 @@ func (t *text) languages(all []Language) {
 		lines = append(lines, fmt.Sprintf("%s\t%d named\t%d could not be read\t%d have no names\t%s", l.Name, l.Named,
 			l.NotRead, l.NotNamed, l.Hint))
 	}
-	t.table("Frames of languages, which are not compared", lines)
+	t.table("Frames of languages (not compared)", lines)
 }
 
 func (t *text) disagreements(all []Disagreement) {
@@ -99,7 +99,7 @@ func (t *text) disagreements(all []Disagreement) {
 	for _, d := range all {
 		lines = append(lines, fmt.Sprintf("%d\t%s\t%s", d.Stacks, d.Difference, d.Binary))
 	}
-	t.table("Stacks that disagree: how, and the binary whose caller is found differently", lines)
+	t.table("Stacks that disagree: the difference, and the binary whose caller differs", lines)
 }
 
 func (t *text) incomplete(all []Incomplete) {
@@ -122,7 +122,7 @@ func (t *text) example(e *Example) {
 	shown := max(shownFrames, e.Difference+shownFrames/4)
 	for i, f := range e.Frames {
 		if i == shown {
-			lines = append(lines, fmt.Sprintf("\tand %d frames more", len(e.Frames)-shown))
+			lines = append(lines, fmt.Sprintf("\tand %d more frames", len(e.Frames)-shown))
 			break
 		}
 		same := "="

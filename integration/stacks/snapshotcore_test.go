@@ -195,7 +195,7 @@ func TestCoreOfCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = readCore(t, core)
-	if want := []string{program + " is not here: frames in it have no names"}; !slices.Equal(s.Core.Notes, want) {
+	if want := []string{program + " does not exist: its frames have no names"}; !slices.Equal(s.Core.Notes, want) {
 		t.Errorf("notes %q, want %q", s.Core.Notes, want)
 	}
 	if s = readCore(t, core, "--exe", moved); !slices.Equal(functions(&s)[:3], want) || len(s.Core.Notes) > 0 {
@@ -229,7 +229,7 @@ func TestCoreTruncated(t *testing.T) {
 		{"half", content[:len(content)/2], 2, "bytes are missing; it has no threads"}, // gdb writes them last
 		{"whole", content, 0, "SIGSEGV"},
 		{"headers", content[:200], 2, "truncated too early"},
-		{"text", []byte("no core"), 2, "it is no ELF file"},
+		{"text", []byte("no core"), 2, "it is not an ELF file"},
 	} {
 		path := filepath.Join(dir, test.name)
 		if err := os.WriteFile(path, test.part, 0o644); err != nil {

@@ -77,10 +77,10 @@ pyroscope_ebpf_active_targets 3
 # HELP pyroscope_ebpf_pprof_bytes_total Compressed size of the profiles made.
 # TYPE pyroscope_ebpf_pprof_bytes_total counter
 pyroscope_ebpf_pprof_bytes_total{service_name="a"} 150
-# HELP pyroscope_ebpf_samples_expected_total Samples that were due: time that CPUs were busy over the period.
+# HELP pyroscope_ebpf_samples_expected_total Samples that were due: busy time of CPUs divided by the sampling period.
 # TYPE pyroscope_ebpf_samples_expected_total counter
 pyroscope_ebpf_samples_expected_total 1040
-# HELP pyroscope_ebpf_samples_total Samples by how unwinding their user stack ended.
+# HELP pyroscope_ebpf_samples_total Samples by outcome of the unwinding of their user stack.
 # TYPE pyroscope_ebpf_samples_total counter
 pyroscope_ebpf_samples_total{outcome="complete"} 12
 pyroscope_ebpf_samples_total{outcome="depth_limit"} 1

@@ -59,7 +59,7 @@ func waitsFor(waiting map[string]time.Duration) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s takes longer than %v", what, waiting[what].Round(time.Second))
+		fmt.Fprintf(&b, "still %s after %v", what, waiting[what].Round(time.Second))
 	}
 	if more := len(all) - shownWaits; more > 0 {
 		fmt.Fprintf(&b, "; %d more", more)

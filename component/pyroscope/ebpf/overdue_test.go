@@ -22,7 +22,7 @@ func TestOverdueRound(t *testing.T) {
 	s.hang = release
 	s.mu.Unlock()
 	testkit.Eventually(t, "unhealthy", func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy })
-	require.Contains(t, l.CurrentHealth().Message, "opening /mnt/dead takes longer than 1m0s")
+	require.Contains(t, l.CurrentHealth().Message, "still opening /mnt/dead after 1m0s")
 	require.EqualValues(t, 1, l.own().overdue)
 	require.EqualValues(t, 1, strings.Count(l.log.String(), "no profiles: a round of collecting has taken"))
 	s.mu.Lock()
@@ -40,7 +40,7 @@ func TestOverdueAfter(t *testing.T) {
 
 func TestWaitsFor(t *testing.T) {
 	require.Empty(t, waitsFor(nil))
-	require.Equal(t, "d takes longer than 4s; c takes longer than 3s; b takes longer than 2s; 1 more",
+	require.Equal(t, "still d after 4s; still c after 3s; still b after 2s; 1 more",
 		waitsFor(map[string]time.Duration{"a": time.Second, "b": 2 * time.Second, "c": 3 * time.Second,
 			"d": 4 * time.Second}))
 }

@@ -42,7 +42,7 @@ func (l *library) unnamed(err error) error {
 }
 
 // errNotBegun reports that the interpreter has no state yet that a layout could be checked with.
-var errNotBegun = errors.New("the interpreter has not begun")
+var errNotBegun = errors.New("the interpreter has not started")
 
 // check follows the layout in the memory of a process. The error is errImplausible if the layout does not match; other
 // errors mean that the check was not possible.

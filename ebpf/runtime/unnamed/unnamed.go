@@ -104,12 +104,12 @@ func (l *library) Interpret(runtime.Process) (runtime.Interpreter, error) {
 	unnamed := &runtime.UnnamedError{
 		Frame: fmt.Sprintf("[%s code]", l.language.name),
 		Made:  l.language.made,
-		Hint: fmt.Sprintf("functions of %s are not named yet, in any version: the frame shows where they run, "+
-			"its callees are native code that they use", l.language.name),
+		Hint: fmt.Sprintf("Headwater does not name functions of %s yet: the frame marks their place, and its "+
+			"callees are native functions", l.language.name),
 	}
 	if l.language.run == nil {
 		unnamed.Frame = l.language.made
-		unnamed.Hint = fmt.Sprintf("functions of %s are code that it makes, which has no names", l.language.name)
+		unnamed.Hint = fmt.Sprintf("functions of %s are JIT code, which has no names", l.language.name)
 		if l.language.hint != "" {
 			unnamed.Hint += " unless a perf map has them: " + l.language.hint
 		}

@@ -113,7 +113,7 @@ type Stats struct {
 var ErrNotFound = errors.New("no debuginfod server has it")
 
 // errPending reports that there is no answer yet.
-var errPending = errors.New("asked of debuginfod")
+var errPending = errors.New("requested from debuginfod")
 
 // New returns a Client that downloads one file at a time until Close.
 func New(o Options) (*Client, error) {
