@@ -90,9 +90,9 @@ func TestNewRegistryRefuses(t *testing.T) {
 	named := func(name string) func(*Registration) { return func(r *Registration) { r.Name = name } }
 	tests := map[string][]Registration{
 		`component name "a.b" is registered twice`: {good, good},
-		`component names "a.b.c" and "a.b" collide: one begins with the other`: append([]Registration{good},
+		`component names "a.b.c" and "a.b" collide: one starts with the other`: append([]Registration{good},
 			with(named("a.b.c"))...),
-		`component names "a" and "a.b" collide: one begins with the other`: append([]Registration{good}, with(named("a"))...),
+		`component names "a" and "a.b" collide: one starts with the other`: append([]Registration{good}, with(named("a"))...),
 		`component name "a..b" is not made of identifiers`:                 with(named("a..b")),
 		`component name "" is not made of identifiers`:                     with(named("")),
 		`component "a.b": arguments are a *component.plainArgs, not a struct`: with(func(r *Registration) {

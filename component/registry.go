@@ -126,7 +126,7 @@ func (r Registry) checkName(name string) error {
 	}
 	for other := range r.byName {
 		if strings.HasPrefix(other, name+".") || strings.HasPrefix(name, other+".") {
-			return fmt.Errorf("component names %q and %q collide: one begins with the other", name, other)
+			return fmt.Errorf("component names %q and %q collide: one starts with the other", name, other)
 		}
 	}
 	return nil

@@ -116,10 +116,10 @@ func (b *graphBuilder) insertImport(block *ast.BlockStmt) {
 	id := source.BlockID(block)
 	switch {
 	case block.Label == "":
-		b.diags.Add(source.ErrorAtName(block, len(id), "%s blocks must have a label, the namespace of what is imported", id))
+		b.diags.Add(source.ErrorAtName(block, len(id), "%s blocks must have a label, the namespace of the import", id))
 	case b.declaredBefore(block):
 	case b.definitions.imports[block.Label] != nil:
-		b.diags.Add(source.ErrorAt(block, "the namespace %s is taken by %s already", block.Label,
+		b.diags.Add(source.ErrorAt(block, "the namespace %s already belongs to %s", block.Label,
 			b.definitions.imports[block.Label].id()))
 	default:
 		n, ok := b.previous.byID[id].(*importNode)

@@ -52,12 +52,12 @@ func newHostGuard(listen string, allowed []string, next http.Handler) *hostGuard
 func (g *hostGuard) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if !g.knows(req) {
 		http.Error(w,
-			fmt.Sprintf("host %.100q is no name of this server; if it should be one, add it to --server.http.allowed-hosts",
+			fmt.Sprintf("host %.100q is not a name of this server; --server.http.allowed-hosts adds names",
 				req.Host), http.StatusForbidden)
 		return
 	}
 	if err := g.foreign(req); err != nil {
-		http.Error(w, fmt.Sprintf("a page of another site must not do this: %v", err), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("refused, as the request is from a page of another site: %v", err), http.StatusForbidden)
 		return
 	}
 	g.next.ServeHTTP(w, req)
@@ -82,7 +82,7 @@ func (g *hostGuard) knows(req *http.Request) bool {
 func (g *hostGuard) foreign(req *http.Request) error {
 	if req.URL.Path == "/-/reload" && req.Method == http.MethodGet {
 		if silent := req.Header.Get("Sec-Fetch-Site") == "" && req.Header.Get("Origin") == ""; silent && fromBrowser(req) {
-			return errors.New("which page it was cannot be known; use POST, or curl")
+			return errors.New("the browser did not name the page; use POST, or curl")
 		}
 		req = req.Clone(req.Context())
 		req.Method = http.MethodPost

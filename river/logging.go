@@ -81,7 +81,7 @@ func (a *LoggingArguments) Validate() error {
 		return component.Refuse("destination", "must be stderr, got %q", a.Destination)
 	}
 	if len(a.WriteTo) > 0 {
-		return errors.New("write_to is not supported: there is no component here that receives logs")
+		return errors.New("write_to is not supported: Headwater has no component that receives logs")
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func newRuntimeMetrics(r *Runtime) *runtimeMetrics {
 		"Number of loaded components, by health.", []string{"controller_id", "health_type"}, nil)
 	m.evaluations = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "agent_component_evaluation_seconds", ConstLabels: controller, Buckets: seconds,
-		Help: "Time that evaluating one block took."})
+		Help: "Evaluation time of one block."})
 	m.waits = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "agent_component_dependencies_wait_seconds", ConstLabels: controller, Buckets: seconds,
 		Help: "Time between a change of exports and the evaluation of the blocks that use them."})
@@ -66,7 +66,7 @@ func newRuntimeMetrics(r *Runtime) *runtimeMetrics {
 		Name: "agent_config_last_load_successful", Help: "Whether the last load of the configuration succeeded."})
 	m.loadTime = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "agent_config_last_load_success_timestamp_seconds",
-		Help: "When the configuration was last loaded successfully."})
+		Help: "Time of the last successful load of the configuration."})
 	m.loadBad = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "agent_config_load_failures_total", Help: "Number of loads of the configuration that failed."})
 

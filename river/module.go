@@ -88,7 +88,7 @@ func (m *module) checkNesting(body ast.Body) error {
 			return fmt.Errorf("modules are nested more than %d levels deep; does one load itself?", MaxDepth)
 		}
 		if len(body) > 0 && len(outer.body) > 0 && &body[0] == &outer.body[0] {
-			return errors.New("the component's declare block uses the component itself, without end")
+			return errors.New("the component's declare block uses the component itself")
 		}
 	}
 	return nil

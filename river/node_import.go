@@ -221,7 +221,7 @@ func (n *importNode) contentChanged() {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
 	if err := protect(n.takeContent); err != nil {
-		level.Error(n.outer.r.logger).Log("msg", "new imported content cannot be used; the last one stays",
+		level.Error(n.outer.r.logger).Log("msg", "new imported content cannot be used; the previous content stays",
 			"import", n.globalID, "err", err)
 	}
 }

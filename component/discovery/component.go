@@ -169,7 +169,7 @@ func (c *Component[A]) export(targets []Target) {
 // failed reports an error that the discoverer has logged. The discoverer keeps trying by itself.
 func (c *Component[A]) failed(message string) {
 	if targets := c.targets.Load(); targets > 0 {
-		message += fmt.Sprintf("; the %d targets found before stay", targets)
+		message += fmt.Sprintf("; the previous %d targets stay in use", targets)
 	}
 	c.SetHealth(component.HealthTypeUnhealthy, message)
 }

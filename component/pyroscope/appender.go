@@ -47,7 +47,7 @@ type Appender interface {
 }
 
 // ErrNoIngest is the error of a receiver that takes no profiles of the older API.
-var ErrNoIngest = errors.New("does not take profiles of the /ingest API")
+var ErrNoIngest = errors.New("does not accept profiles of the /ingest API")
 
 // AppendableFunc is a function that implements Appendable and Appender. It refuses profiles of the older API.
 type AppendableFunc func(ctx context.Context, labels labels.Labels, samples []*RawSample) error

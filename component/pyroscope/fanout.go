@@ -39,7 +39,7 @@ func NewFanout(children []Appendable, componentID string, register prometheus.Re
 		})),
 		forwarded: component.Registered(register, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pyroscope_forwarded_entries_total",
-			Help: "Profiles that at least one receiver has taken.",
+			Help: "Profiles that at least one receiver accepted.",
 		})),
 	}}
 	f.UpdateChildren(children)

@@ -59,7 +59,7 @@ var containerShapes = []containerShape{
 	{name: "omega", cgroup: "/docker/ID", target: `{"__container_id__" = "ID", "service_name" = "omega", "drop" = "yes"}`,
 		why: `dropped by rule 1 of discovery.relabel.containers (drop [drop] regex "yes")`},
 	{name: "lemma", cgroup: "/system.slice/cri-containerd-ID.scope",
-		why: "its container is not among those of 7 targets: not profiled"},
+		why: "no target names its container: not profiled"},
 	{name: "nabla", cgroup: "/user.slice/session-1.scope", bare: true, why: "no container ID in its cgroup "},
 }
 
@@ -119,8 +119,8 @@ func TestContainersToCome(t *testing.T) {
 	boxes := makeBoxes(t, containerShapes)
 	server := lab.StartPyroscope(t)
 	h := lab.StartHeadwater(t, containersConfig(server, boxes))
-	none := "7 targets, but no running process that matches; " +
-		"the debug info, and headwater targets, say why for each process"
+	none := "7 targets, but no running process matches; " +
+		"the debug info and headwater targets list the reason for each process"
 	waitHealth(t, h, "pyroscope.ebpf.containers", "unhealthy", none)
 	out, err := exec.Command(lab.Binary(t), "targets", h.Config).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "NO PROCESS MATCHES A TARGET") {

@@ -65,7 +65,7 @@ var gallery = []example{
 		{"alloy", "v1.0.0", "v1.2.0", alloyOldPage, 3},
 		{"alloy", "v1.2.1", "newest", alloyPage, 3},
 	}},
-	{file: "probes.alloy", services: []string{"till"}, warns: "no samples of probe_links",
+	{file: "probes.alloy", services: []string{"till"}, warns: "of probe_links is not attached",
 		unhealthy: "this kernel has no kprobes", pages: []page{
 			{"alloy", "v1.19.0-rc.3", "newest", alloyPage, 4},
 		}},

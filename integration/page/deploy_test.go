@@ -121,7 +121,7 @@ func checkSlower(t testing.TB, h *lab.Headwater, program string) {
 		t.Errorf("the metric has %v changes", n)
 	}
 	testkit.Eventually(t, "a line of the log names the function", func() bool {
-		return len(h.Output.Lines("a new build changed what functions cost", program, "bbbbbbbb", "price: ")) == 1
+		return len(h.Output.Lines("a new build changed the CPU time of functions", program, "bbbbbbbb", "price: ")) == 1
 	})
 
 	_, info := h.Get(t, "/api/v0/web/components/pyroscope.ebpf.host")

@@ -57,7 +57,7 @@ func TestDiffFile(t *testing.T) {
 	painted(t, b)
 	tip := text(t, b, "#tip")
 	require.Contains(t, tip, "before")
-	require.Contains(t, tip, "wherever it is called")
+	require.Contains(t, tip, "from all callers")
 	b.screenshot(t, "diff-tip")
 	b.checkComplaints(t, strings.TrimSuffix(address, "/diff.html"))
 }

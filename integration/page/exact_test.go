@@ -129,7 +129,7 @@ func TestFoldedFunctionsAreFound(t *testing.T) {
 	waitForFlame(t, b)
 	b.waits(t, "functions are listed", `document.querySelector("#flame").view.exact.count > 14000`)
 	note := text(t, b, "section.table .note")
-	require.True(t, strings.HasSuffix(note, "There are 14,013 in all; the search finds the others too."), note)
+	require.True(t, strings.HasSuffix(note, "There are 14,013 in total; the search finds all of them."), note)
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.searchFor("tiny13999")`))
 	b.waits(t, "a folded function is found", `document.querySelector("#found").textContent === "0 frames, <0.1 %"`)
 	require.Len(t, rowsOf(t, b, ".top"), 1)

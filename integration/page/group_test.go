@@ -76,7 +76,7 @@ func TestGroup(t *testing.T) {
 	waitForFlame(t, b)
 	options := result(t, b, chromedp.Evaluate[[]string](
 		`[...document.querySelector("#group").options].map(option => option.text)`))
-	require.Equal(t, []string{"nothing", "process", "thread", "thread state", "what is waited for"}, options)
+	require.Equal(t, []string{"nothing", "process", "thread", "thread state", "reason of the wait"}, options)
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.searchFor("step1")`))
 	b.waits(t, "the search is in the address", `location.hash === "#search=step1"`)
 

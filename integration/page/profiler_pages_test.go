@@ -44,7 +44,7 @@ func TestProfilerPages(t *testing.T) {
 	page.heading("Health of " + id)
 	b.screenshot(t, "ui-health")
 	page.checkNames()
-	shows := look(t, b, "How the user stacks ended, since the start")
+	shows := look(t, b, "Outcomes of user stacks since the start")
 	_, of, _ := strings.Cut(shows.Notes["Incomplete stacks"], " of ")
 	require.Equal(t, sumOf(t, shows.Rows, 1), number(t, of), shows)
 	require.Contains(t, page.text(), "97 Hz")

@@ -180,7 +180,7 @@ func checkBaseline(t *testing.T, b *browser, end time.Time) {
 	waitForRange(t, b, end, "from,to", 4, 8)
 	waitForFlame(t, b)
 	b.screenshot(t, "timeline-compare")
-	if verdict := text(t, b, ".verdict"); !strings.Contains(verdict, "No function changed for certain") {
+	if verdict := text(t, b, ".verdict"); !strings.Contains(verdict, "No function certainly changed") {
 		t.Errorf("equal profiles are compared as %q", verdict)
 	}
 }

@@ -283,6 +283,6 @@ func checkLink(t *testing.T, b *browser, address string) {
 
 	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(address+"#zoom=0123456789abcdef&focus=gone"))
 	waitForFlame(t, b)
-	require.Equal(t, "Not in this profile: gone, the frame that was zoomed to", text(t, b, "#notice"))
+	require.Equal(t, "Not in this profile: gone, the zoomed frame", text(t, b, "#notice"))
 	require.False(t, math.IsNaN(flameBox(t, b, "main").Width))
 }

@@ -136,7 +136,7 @@ func outcomeRecipe() recipe {
 			{"ebpf/unwind/step_test.go", "leaf, NoProgress},",
 				"\t\t\"frame of two terabytes\": {x86, WideRule{CFA: CFAFP, CFAOff: 16}, Regs{SP: 0x7000, FP: 1 << 41}, nil,\n" +
 					"\t\t\tRegs{SP: 0x7000, FP: 1 << 41}, FrameTooLarge},"},
-			{"component/pyroscope/ebpf/flamegraph/status.go", `return "The unwind rule led nowhere.", false`,
+			{"component/pyroscope/ebpf/flamegraph/status.go", `return "The unwind rule is wrong: it led down the stack.", false`,
 				"\tcase \"frame_too_large\":\n\t\treturn \"A frame was too large to be true.\", false"},
 			{"docs/troubleshooting.md",
 				"| `task_32bit` | a 32-bit program whose stack was not copied; on arm64, any 32-bit program | " +

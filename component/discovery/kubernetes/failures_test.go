@@ -138,7 +138,7 @@ func TestErrorsShowInHealth(t *testing.T) {
 	expired.status.Store(200)
 	eventually(t, without, component.HealthTypeHealthy, "1 targets")
 	well.end()
-	eventually(t, healthy, component.HealthTypeUnhealthy, "connection refused; the 1 targets found before stay")
+	eventually(t, healthy, component.HealthTypeUnhealthy, "connection refused; the previous 1 targets stay in use")
 }
 
 // TestHealthWithoutPods: no targets come to show that the server is there again.

@@ -76,7 +76,7 @@ func (l *lister) logRefused(pid uint32, err error) {
 		return
 	}
 	l.refused[kind] = true
-	level.Error(l.logger).Log("msg", "processes are left out: not all that discover_config asks for can be read",
+	level.Error(l.logger).Log("msg", "processes are left out: their labels of discover_config cannot be read",
 		"first", pid, "err", err)
 }
 

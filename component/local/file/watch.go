@@ -26,7 +26,7 @@ func newWatch(args Arguments, logger log.Logger) *watch {
 		}
 	}
 	if err != nil {
-		level.Warn(logger).Log("msg", "cannot be notified of changes, looking every poll_frequency",
+		level.Warn(logger).Log("msg", "cannot watch the file for changes, so it is read every poll_frequency",
 			"folder", w.folder, "err", err)
 		return w
 	}

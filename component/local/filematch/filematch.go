@@ -84,7 +84,7 @@ func (c *Component) Run(ctx context.Context) error {
 	for args := range c.updates.Turns(ctx, func(args Arguments) time.Duration { return args.SyncPeriod }) {
 		found, err := match(args.PathTargets, args.IgnoreOlderThan)
 		if err != nil {
-			level.Error(c.opts.Logger).Log("msg", "some files were not looked for", "err", err)
+			level.Error(c.opts.Logger).Log("msg", "some folders could not be searched", "err", err)
 		}
 		c.opts.OnStateChange(discovery.Exports{Targets: found})
 	}

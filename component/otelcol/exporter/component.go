@@ -48,10 +48,10 @@ func build(options component.Options, arguments component.Arguments) (component.
 	c := &Component{
 		options: options,
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "otelcol_exporter_sent_spans_total", Help: "Number of spans that the collector has taken."}),
+			Name: "otelcol_exporter_sent_spans_total", Help: "Number of spans that the collector accepted."}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "otelcol_exporter_send_failed_spans_total",
-			Help: "Number of spans that were lost, since the collector did not take them."}),
+			Help: "Number of spans that were lost, because the collector did not accept them."}),
 	}
 	c.SetHealth(component.HealthTypeHealthy, "nothing sent yet")
 	options.Registerer.MustRegister(c.sent, c.failed)
@@ -177,7 +177,7 @@ func (c *Component) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan)
 		level.Warn(c.options.Logger).Log("msg", "spans are lost", "spans", len(spans), "err", err)
 	} else {
 		c.sent.Add(float64(len(spans)))
-		c.SetHealth(component.HealthTypeHealthy, "the collector takes spans")
+		c.SetHealth(component.HealthTypeHealthy, "the collector accepts spans")
 	}
 	return err
 }

@@ -126,13 +126,13 @@ func (a *Settings) Validate() error {
 		return component.Refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes),
 			a.UnwindTableMemory)
 	case !(a.OverheadLimit == 0 || a.OverheadLimit >= leastLimit && a.OverheadLimit <= mostLimit):
-		return component.Refuse("overhead_limit", "must be 0, for none, or between %g and %g percent of one CPU, got %g",
+		return component.Refuse("overhead_limit", "must be 0 (no limit) or between %g and %g percent of one CPU, got %g",
 			leastLimit, mostLimit, a.OverheadLimit)
 	case a.MemoryLimit != 0 && a.MemoryLimit < leastMemory:
-		return component.Refuse("memory_limit", "must be 0B, for none, or at least %s, got %s", units.Base2Bytes(leastMemory),
+		return component.Refuse("memory_limit", "must be 0B (no limit) or at least %s, got %s", units.Base2Bytes(leastMemory),
 			a.MemoryLimit)
 	case a.HistoryDiskLimit != 0 && a.HistoryDiskLimit < leastHistoryDisk:
-		return component.Refuse("history_disk_limit", "must be 0B, for no history on disk, or at least %s, got %s",
+		return component.Refuse("history_disk_limit", "must be 0B (no history on disk) or at least %s, got %s",
 			units.Base2Bytes(leastHistoryDisk), a.HistoryDiskLimit)
 	}
 	if err := pyroscope.CheckTargets("targets", a.Targets); err != nil {

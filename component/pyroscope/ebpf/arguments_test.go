@@ -186,9 +186,9 @@ func TestArgumentErrors(t *testing.T) {
 		`collect_interval = "soon"`: {"", `test.river:2:20: "soon" time: invalid duration "soon"`},
 		`unwind_table_memory = "1MiB"`: {"unwind_table_memory",
 			"unwind_table_memory must be at least 4MiB, got 1MiB"},
-		`memory_limit = "8MiB"`: {"memory_limit", "memory_limit must be 0B, for none, or at least 16MiB, got 8MiB"},
+		`memory_limit = "8MiB"`: {"memory_limit", "memory_limit must be 0B (no limit) or at least 16MiB, got 8MiB"},
 		`history_disk_limit = "8KiB"`: {"history_disk_limit",
-			"history_disk_limit must be 0B, for no history on disk, or at least 1MiB, got 8KiB"},
+			"history_disk_limit must be 0B (no history on disk) or at least 1MiB, got 8KiB"},
 		`container_id_cache_size = 0`: {"container_id_cache_size",
 			"container_id_cache_size must be greater than 0, got 0"},
 		`demangle = "all"`: {"demangle",
@@ -210,7 +210,7 @@ func TestArgumentErrors(t *testing.T) {
 			`got "x"`},
 		"off_cpu {\n states = [\"running\"]\n }": {"off_cpu", `off_cpu is invalid: states must be some of runnable, ` +
 			`sleeping, uninterruptible, stopped, traced, frozen, idle, got "running"`},
-		"heap {\n overhead_limit = 101\n }": {"heap", `heap is invalid: overhead_limit must be between 0, for none, and ` +
+		"heap {\n overhead_limit = 101\n }": {"heap", `heap is invalid: overhead_limit must be between 0 (no limit) and ` +
 			`100 percent of a process's CPU time, got 101`},
 		"heap {\n sample_bytes = \"3GiB\"\n }": {"heap",
 			`heap is invalid: sample_bytes must be between 0B and 2GiB, got 3GiB`},

@@ -34,10 +34,10 @@ func newBuildCollector(changes func() ([]flamegraph.Change, uint64)) *buildColle
 		seen: prometheus.NewDesc("pyroscope_ebpf_build_changes_total",
 			"New builds of programs whose old build had enough samples to compare.", nil, nil),
 		functions: prometheus.NewDesc("pyroscope_ebpf_build_change_functions",
-			"Functions whose CPU time the newest build of a program changed for certain, by direction: more, less.",
+			"Functions whose CPU time certainly changed in the newest build of a program, by direction: more, less.",
 			append(labels, "direction"), nil),
 		ratio: prometheus.NewDesc("pyroscope_ebpf_build_change_cpu_ratio",
-			"CPU time a second of the newest build of a program, over that of the build before it.", labels, nil),
+			"CPU time per second of the newest build of a program, divided by the value of the previous build.", labels, nil),
 	}
 }
 
@@ -88,7 +88,7 @@ func (l *buildLog) log(logger log.Logger, changes []flamegraph.Change) {
 		if said[key] = l.said[key] || len(more)+len(less) > 0; l.said[key] || !said[key] {
 			continue
 		}
-		about = append([]any{"msg", "a new build changed what functions cost"}, about...)
+		about = append([]any{"msg", "a new build changed the CPU time of functions"}, about...)
 		level.Warn(logger).Log(append(about, "more_expensive", len(more), "less_expensive", len(less),
 			"first", firstOf(&b.Report.Changed[0]))...)
 	}

@@ -48,7 +48,7 @@ func TestBuildMetrics(t *testing.T) {
 	}
 	const ratio, functions = "pyroscope_ebpf_build_change_cpu_ratio", "pyroscope_ebpf_build_change_functions"
 	want := "# HELP " + ratio +
-		" CPU time a second of the newest build of a program, over that of the build before it.\n" +
+		" CPU time per second of the newest build of a program, divided by the value of the previous build.\n" +
 		"# TYPE " + ratio + " gauge\n" + ratio + "{executable=\"/bin/\uFFFD\",service_name=\"shop\"} 1.5\n"
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), ratio))
 	n, err := testutil.GatherAndCount(registry, functions)

@@ -121,10 +121,10 @@ func (c *Component) take(args Settings) {
 	c.metrics.count(func(n *counts) { n.targets = uint64(len(targets)) })
 	for _, name := range c.newlyUnused(args) {
 		level.Warn(c.opts.Logger).Log("msg", fmt.Sprintf(
-			"argument %s has no effect here: pyroscope.ebpf of Headwater does without it", name))
+			"argument %s has no effect in Headwater", name))
 	}
 	if len(targets) == 0 && len(args.Targets) > 0 {
-		level.Warn(c.opts.Logger).Log("msg", "No targets found: none of the targets names a process or a container",
+		level.Warn(c.opts.Logger).Log("msg", "No targets found: no target names a process or a container",
 			"targets", len(args.Targets))
 	}
 }

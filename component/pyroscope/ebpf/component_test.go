@@ -285,8 +285,8 @@ func TestWarnsOncePerLoad(t *testing.T) {
 		return args
 	}
 	l := newLab(t, load("pid_cache_size = 8\nruby_enabled = true\ntargets = [{\"a\" = \"b\"}]"))
-	require.Equal(t, 1, strings.Count(l.log.String(), "argument pid_cache_size has no effect here"))
-	require.Equal(t, 1, strings.Count(l.log.String(), "argument ruby_enabled has no effect here"))
+	require.Equal(t, 1, strings.Count(l.log.String(), "argument pid_cache_size has no effect in Headwater"))
+	require.Equal(t, 1, strings.Count(l.log.String(), "argument ruby_enabled has no effect in Headwater"))
 	require.Equal(t, 1, strings.Count(l.log.String(), "No targets found"))
 
 	require.NoError(t, l.Update(load("pid_cache_size = 8\nverbose_mode = true")))

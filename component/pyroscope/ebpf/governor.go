@@ -115,10 +115,10 @@ func (g *governor) String() string {
 	case g.limit == 0 || g.current() == 1 && g.cost.sum() <= g.limit:
 		return ""
 	case g.current() > leastShare:
-		return fmt.Sprintf("sampling at %.0f %% of the configured rate, to keep the overhead_limit of %g %%: it costs %s",
-			100*g.current(), g.limit, g.cost)
+		return fmt.Sprintf("sampling at %.0f %% of the configured rate, to keep the overhead_limit of %g %%: profiling "+
+			"costs %s", 100*g.current(), g.limit, g.cost)
 	default:
-		return fmt.Sprintf("above the overhead_limit of %g %% at the lowest rate already: it costs %s", g.limit, g.cost)
+		return fmt.Sprintf("above the overhead_limit of %g %% at the lowest rate: profiling costs %s", g.limit, g.cost)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestOverheadLimit(t *testing.T) {
 	require.Regexp(t, `^\d+\.\d+ % of one CPU \(agent \d+\.\d+, BPF 0\.00\)$`, l.DebugInfo().(DebugInfo).Session.Overhead)
 	require.Equal(t, 31, l.pageStatus().SampleRate)
 	testkit.Eventually(t, "in the health", func() bool {
-		return strings.Contains(l.CurrentHealth().Message, "above the overhead_limit of 50 % at the lowest rate already")
+		return strings.Contains(l.CurrentHealth().Message, "above the overhead_limit of 50 % at the lowest rate")
 	})
 
 	require.Contains(t, l.log.String(), "the rate of sampling follows overhead_limit")

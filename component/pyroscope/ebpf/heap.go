@@ -29,7 +29,7 @@ func (h *HeapArguments) validate() error {
 			units.Base2Bytes(heap.MaxSampleBytes), h.SampleBytes)
 	}
 	if h != nil && !(h.OverheadLimit >= 0 && h.OverheadLimit <= 100) {
-		return component.Refuse("heap", "is invalid: overhead_limit must be between 0, for none, and 100 percent of a "+
+		return component.Refuse("heap", "is invalid: overhead_limit must be between 0 (no limit) and 100 percent of a "+
 			"process's CPU time, got %g", h.OverheadLimit)
 	}
 	return nil

@@ -34,6 +34,6 @@ func (l *loop) logErrors(errs map[string]uint64) {
 	}
 	if others > 0 {
 		level.Warn(l.c.opts.Logger).Log(
-			"msg", "some names or stacks are missing for other reasons too, which debug info lists", "errors", others)
+			"msg", "some names or stacks are missing for more reasons, which the debug info lists", "errors", others)
 	}
 }

@@ -113,7 +113,7 @@ func (l *loop) startSession() error {
 	// At a high rate the last round would take long while sampling continues.
 	l.unhook = context.AfterFunc(l.ctx, func() {
 		if err := s.StopSampling(); err != nil {
-			level.Error(l.c.opts.Logger).Log("msg", "stopping to sample", "err", err)
+			level.Error(l.c.opts.Logger).Log("msg", "stopping the sampling", "err", err)
 		}
 	})
 	l.began = time.Now()
@@ -203,7 +203,7 @@ func (l *loop) keepMemory() {
 	stats := l.session.Stats()
 	if l.memory.round(taken, caches{int64(stats.TableBytes), int64(stats.SymbolBytes), l.c.page.Bytes()}) {
 		l.applyOptions()
-		level.Info(l.c.opts.Logger).Log("msg", "what is kept in memory follows memory_limit", "taken", mebibytes(taken),
+		level.Info(l.c.opts.Logger).Log("msg", "the limits of caches follow memory_limit", "taken", mebibytes(taken),
 			"limit", l.args.MemoryLimit, "tables", mebibytes(l.memory.bound[tableCache]),
 			"symbols", mebibytes(l.memory.bound[symbolCache]), "profiles", mebibytes(l.memory.bound[historyCache]))
 	}

@@ -104,11 +104,12 @@ func (m *memory) keep(o *ebpf.Options) {
 func (m *memory) String() string {
 	switch {
 	case m.exceeded(m.taken):
-		return fmt.Sprintf("above the memory_limit of %s: it takes %s", mebibytes(m.limit), mebibytes(m.taken))
+		return fmt.Sprintf("above the memory_limit of %s: the process has %s", mebibytes(m.limit), mebibytes(m.taken))
 	case m.limit == 0 || m.bound == m.most:
 		return ""
 	default:
-		return fmt.Sprintf("at most %s of symbols and %s of profiles are kept, for the memory_limit of %s: it takes %s",
+		return fmt.Sprintf("at most %s of symbols and %s of profiles stay in memory, to keep the memory_limit of %s: the "+
+			"process has %s",
 			mebibytes(m.bound[symbolCache]), mebibytes(m.bound[historyCache]), mebibytes(m.limit), mebibytes(m.taken))
 	}
 }

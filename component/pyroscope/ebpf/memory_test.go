@@ -39,8 +39,8 @@ func TestMemoryKeepsLimit(t *testing.T) {
 	m, taken := limitedMemory(80<<20, 40<<20, 2)
 	require.Equal(t, []int64{110 << 20, 80 << 20}, taken, "at once")
 	require.Equal(t, caches{6 << 20, 2 << 20, 32 << 20}, m.bound, "symbols went, tables grow no more")
-	require.Equal(t, "at most 2.0 MiB of symbols and 32.0 MiB of profiles are kept, for the memory_limit of 80.0 MiB: "+
-		"it takes 80.0 MiB", m.String())
+	require.Equal(t, "at most 2.0 MiB of symbols and 32.0 MiB of profiles stay in memory, to keep the memory_limit of "+
+		"80.0 MiB: the process has 80.0 MiB", m.String())
 
 	m, taken = limitedMemory(60<<20, 40<<20, 2)
 	require.EqualValues(t, 60<<20, taken[1])
@@ -48,7 +48,7 @@ func TestMemoryKeepsLimit(t *testing.T) {
 
 	m, taken = limitedMemory(48<<20, 40<<20, 3)
 	require.EqualValues(t, 49<<20, taken[2])
-	require.Equal(t, "above the memory_limit of 48.0 MiB: it takes 49.0 MiB", m.String())
+	require.Equal(t, "above the memory_limit of 48.0 MiB: the process has 49.0 MiB", m.String())
 
 	m, taken = limitedMemory(0, 40<<20, 2)
 	require.Equal(t, taken[0], taken[1])
@@ -84,10 +84,10 @@ func TestMemoryLimit(t *testing.T) {
 	require.EqualValues(t, 4<<20, s.newest().TableBytes)
 	testkit.Eventually(t, "profiles go", func() bool { return l.page.MaxBytes() == 1<<20 })
 	testkit.Eventually(t, "in the health", func() bool {
-		return strings.Contains(l.CurrentHealth().Message, "above the memory_limit of 100.0 MiB: it takes 200.0 MiB")
+		return strings.Contains(l.CurrentHealth().Message, "above the memory_limit of 100.0 MiB: the process has 200.0 MiB")
 	})
 
-	require.Contains(t, l.log.String(), "what is kept in memory follows memory_limit")
+	require.Contains(t, l.log.String(), "the limits of caches follow memory_limit")
 
 	args.Settings.MemoryLimit = 0
 	require.NoError(t, l.Update(args))

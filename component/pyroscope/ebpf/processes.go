@@ -74,7 +74,7 @@ func (s Settings) unmatched() string {
 		return ""
 	}
 	return plural(targets, "target") +
-		", but no running process that matches; the debug info, and headwater targets, say why for each process"
+		", but no running process matches; the debug info and headwater targets list the reason for each process"
 }
 
 // DebugProcess is a process and its target.

@@ -57,7 +57,7 @@ func TestUnmatched(t *testing.T) {
 	require.Empty(t, settingsOf().unmatched(), "no targets")
 	require.Empty(t, settingsOf(map[string]string{"useless": "x"}).unmatched(), "none that names anything")
 	require.Contains(t, settingsOf(map[string]string{"__container_id__": noContainer(t)}).unmatched(),
-		"1 target, but no running process that matches")
+		"1 target, but no running process matches")
 	require.Empty(t,
 		settingsOf(map[string]string{"__container_id__": noContainer(t)},
 			map[string]string{"__process_pid__": fmt.Sprint(os.Getpid())}).unmatched())

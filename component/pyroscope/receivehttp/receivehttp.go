@@ -55,7 +55,7 @@ func New(opts component.Options, args Arguments) *Component {
 		room:    newRoom(MaxInFlight, opts.Registerer),
 		partial: component.Registered(opts.Registerer, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pyroscope_receive_http_partial_total",
-			Help: "Requests answered with 200 although a receiver failed, because another has taken a profile.",
+			Help: "Requests answered with 200 although a receiver failed, because another receiver accepted the profile.",
 		}))}
 	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 	c.updates.Send(args)

@@ -32,7 +32,7 @@ const maxRead = 64 << 10
 
 var (
 	errNoRoom = connect.NewError(connect.CodeUnavailable,
-		errors.New("other requests hold all room for profiles; try again later"))
+		errors.New("other requests use all memory for profiles; try again later"))
 	// Not CodeResourceExhausted: clients send a request again after its status 429.
 	errTooLong = connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("request of more than %d MiB", MaxRequest>>20))
 )
@@ -49,11 +49,11 @@ func newRoom(size int64, register prometheus.Registerer) *room {
 	r := &room{size: size, bodyTime: MaxBodyTime,
 		refused: component.Registered(register, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pyroscope_receive_http_refused_total",
-			Help: "Requests refused with 503 because those in flight held all room for profiles.",
+			Help: "Requests refused with 503, because requests in flight used all memory for profiles.",
 		}))}
 	component.Registered(register, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pyroscope_receive_http_in_flight_bytes",
-		Help: "Bytes of requests that are not answered yet, decompressed.",
+		Help: "Decompressed bytes of requests in flight.",
 	}, func() float64 { return float64(r.held.Load()) }))
 	return r
 }

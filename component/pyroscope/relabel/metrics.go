@@ -27,10 +27,10 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		processed: counter("profiles_processed", "Profiles received."),
 		written:   counter("profiles_written", "Profiles forwarded."),
 		dropped:   counter("profiles_dropped", "Profiles dropped by a rule."),
-		hits:      counter("cache_hits", "Label sets whose result was known."),
-		misses:    counter("cache_misses", "Label sets whose result was not known."),
+		hits:      counter("cache_hits", "Label sets whose result was in the cache."),
+		misses:    counter("cache_misses", "Label sets whose result was not in the cache."),
 		size: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "pyroscope_relabel_cache_size", Help: "Label sets whose result is known.",
+			Name: "pyroscope_relabel_cache_size", Help: "Label sets whose result is in the cache.",
 		}),
 	}
 	register(m.size)

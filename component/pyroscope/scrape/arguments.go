@@ -126,8 +126,8 @@ func (p *Profiling) twice() []string {
 	for i, kinds := 0, p.enabled(); i < len(kinds); i++ {
 		for _, other := range kinds[i+1:] {
 			if k := kinds[i]; k.name == other.name {
-				all = append(all, fmt.Sprintf("profile.%s and profile.%s are both sent as %q: what both count "+
-					"counts twice, unless one has enabled = false", k.block, other.block, k.name))
+				all = append(all, fmt.Sprintf("profile.%s and profile.%s are both sent as %q, so the server adds "+
+					"their values up: set enabled = false in one", k.block, other.block, k.name))
 			}
 		}
 	}

@@ -129,17 +129,17 @@ func TestTwice(t *testing.T) {
 	for text, want := range map[string][]string{
 		"": nil,
 		"profile.godeltaprof_memory { enabled = true }": {
-			`profile.memory and profile.godeltaprof_memory are both sent as "memory": what both count counts twice, ` +
-				`unless one has enabled = false`},
+			`profile.memory and profile.godeltaprof_memory are both sent as "memory", so the server adds ` +
+				`their values up: set enabled = false in one`},
 		"profile.memory { enabled = false }\nprofile.godeltaprof_memory { enabled = true }": nil,
 		"profile.godeltaprof_mutex { enabled = true }\nprofile.godeltaprof_block { enabled = true }": {
-			`profile.block and profile.godeltaprof_block are both sent as "block": what both count counts twice, ` +
-				`unless one has enabled = false`,
-			`profile.mutex and profile.godeltaprof_mutex are both sent as "mutex": what both count counts twice, ` +
-				`unless one has enabled = false`},
+			`profile.block and profile.godeltaprof_block are both sent as "block", so the server adds ` +
+				`their values up: set enabled = false in one`,
+			`profile.mutex and profile.godeltaprof_mutex are both sent as "mutex", so the server adds ` +
+				`their values up: set enabled = false in one`},
 		"profile.custom \"goroutine\" {\nenabled = true\npath = \"/g\"\n}": {
-			`profile.goroutine and profile.custom "goroutine" are both sent as "goroutine": what both count counts twice, ` +
-				`unless one has enabled = false`},
+			`profile.goroutine and profile.custom "goroutine" are both sent as "goroutine", so the server adds ` +
+				`their values up: set enabled = false in one`},
 	} {
 		args := decode(t, "profiling_config {\n"+text+"\n}")
 		require.Equal(t, want, args.Profiling.twice(), text)

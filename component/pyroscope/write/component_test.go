@@ -439,7 +439,7 @@ func TestServerComesBack(t *testing.T) {
 		time.Millisecond)
 	r.eventually("pyroscope_write_sent_profiles_total", 20)
 	require.Zero(t, r.metric("pyroscope_write_dropped_profiles_total"))
-	require.Contains(t, r.log.String(), "endpoint takes profiles again")
+	require.Contains(t, r.log.String(), "endpoint accepts profiles again")
 }
 
 func TestOldProfilesAreDropped(t *testing.T) {

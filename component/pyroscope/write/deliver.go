@@ -103,7 +103,7 @@ func (e *endpoint) arrived(it *item) {
 	e.journal.debug("pushed a profile", "service_name", it.service(), "bytes", it.size, "waited", waited)
 	e.lookAtGrowth(true)
 	if e.status.succeeded() {
-		e.journal.info("endpoint takes profiles again")
+		e.journal.info("endpoint accepts profiles again")
 	}
 	e.metrics.sentProfiles.Inc()
 }

@@ -234,7 +234,7 @@ func (q *diskQueue) finish(place uint64) {
 	if err := q.spool.Done(place); err != nil {
 		q.hooks.failed()
 		level.Warn(q.hooks.logger).Log(
-			"msg", "cannot note on disk that a profile is done with: it may be sent again after a restart", "err", err)
+			"msg", "cannot mark a profile on disk as done: it may be sent again after a restart", "err", err)
 	}
 }
 

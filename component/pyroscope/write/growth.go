@@ -89,11 +89,11 @@ func (g *growth) warning(inFlight int) string {
 
 // growthText returns advice on how to stop a queue from growing.
 func growthText(inFlight int) string {
-	const grows = "the queue grows although the endpoint takes what it is sent: "
+	const grows = "the queue grows although the endpoint accepts profiles: "
 	if inFlight >= mostInFlight {
-		return grows + fmt.Sprintf("max_in_flight is %d, the most there can be, so fewer profiles have to come"+
+		return grows + fmt.Sprintf("max_in_flight has its maximum %d, so send fewer profiles"+
 			" (a longer collect_interval, fewer targets)", inFlight)
 	}
-	return grows + fmt.Sprintf("profiles come faster than max_in_flight = %d of the queue block lets them go;"+
+	return grows + fmt.Sprintf("profiles arrive faster than max_in_flight = %d of the queue block sends them;"+
 		" raise it, up to %d", inFlight, mostInFlight)
 }

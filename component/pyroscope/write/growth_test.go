@@ -52,7 +52,7 @@ func TestGrowth(t *testing.T) {
 			}
 		})
 	}
-	require.Contains(t, growthText(4), "max_in_flight = 4 of the queue block lets them go; raise it, up to 16")
+	require.Contains(t, growthText(4), "max_in_flight = 4 of the queue block sends them; raise it, up to 16")
 	require.NotContains(t, growthText(16), "raise it")
 }
 

@@ -28,14 +28,14 @@ func newMetrics(register prometheus.Registerer) *metrics {
 			prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"endpoint"}))
 	}
 	return &metrics{
-		sentBytes:       counter("pyroscope_write_sent_bytes_total", "Bytes of profiles that endpoints have taken."),
-		sentProfiles:    counter("pyroscope_write_sent_profiles_total", "Profiles that endpoints have taken."),
+		sentBytes:       counter("pyroscope_write_sent_bytes_total", "Bytes of profiles that endpoints accepted."),
+		sentProfiles:    counter("pyroscope_write_sent_profiles_total", "Profiles that endpoints accepted."),
 		droppedBytes:    counter("pyroscope_write_dropped_bytes_total", "Bytes of profiles that were dropped."),
 		droppedProfiles: counter("pyroscope_write_dropped_profiles_total", "Profiles that were dropped."),
-		retries:         counter("pyroscope_write_retries_total", "Attempts to push a profile again."),
+		retries:         counter("pyroscope_write_retries_total", "Retries of pushes."),
 		queueBytes:      gauge("pyroscope_write_queue_bytes", "Bytes of profiles that wait to be pushed."),
 		queueProfiles:   gauge("pyroscope_write_queue_profiles", "Profiles that wait to be pushed."),
-		diskErrors:      counter("pyroscope_write_queue_disk_errors_total", "Failed uses of the queue on disk."),
+		diskErrors:      counter("pyroscope_write_queue_disk_errors_total", "Errors of the queue on disk."),
 		inMemory: counter("pyroscope_write_queue_memory_profiles_total",
 			"Profiles that had to wait in memory because the queue on disk could not take them."),
 		dropReasons: component.Registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{

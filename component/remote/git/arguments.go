@@ -60,7 +60,7 @@ func (a *Arguments) Validate() error {
 		return component.Refuse("repository",
 			"must be a valid URL: write %%25 for %%, %%2F for / and %%40 for @ in its user name and password")
 	case a.hasPassword() && !a.overHTTP():
-		return component.Refuse("repository", "must begin with http:// or https:// for a password in it; use ssh_key for SSH")
+		return component.Refuse("repository", "must start with http:// or https:// for a password in it; use ssh_key for SSH")
 	case a.Path == "":
 		return component.Refuse("path", "must be the path of a file in the repository")
 	case a.Revision == "" || strings.HasPrefix(a.Revision, "-"):
@@ -70,7 +70,7 @@ func (a *Arguments) Validate() error {
 	case a.BasicAuth != nil && a.SSHKey != nil:
 		return component.Refuse("repository", "cannot be read with both basic_auth and ssh_key")
 	case a.BasicAuth != nil && !a.overHTTP():
-		return component.Refuse("repository", "must begin with http:// or https:// for basic_auth")
+		return component.Refuse("repository", "must start with http:// or https:// for basic_auth")
 	case a.SSHKey != nil && (a.SSHKey.Key == "") == (a.SSHKey.KeyFile == ""):
 		return component.Refuse("repository", "needs either key or key_file in the ssh_key block")
 	}

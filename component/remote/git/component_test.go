@@ -279,13 +279,13 @@ func TestArguments(t *testing.T) {
 		{`repository = "https://u:100%@h/r"` + "\n" + `path = "p"`,
 			"repository must be a valid URL: write %25 for %, %2F for / and %40 for @ in its user name and password"},
 		{`repository = "ssh://u:p@h/r"` + "\n" + `path = "p"`,
-			"repository must begin with http:// or https:// for a password in it; use ssh_key for SSH"},
+			"repository must start with http:// or https:// for a password in it; use ssh_key for SSH"},
 		{`repository = "r"` + "\n" + `path = ""`, "path must be the path of a file in the repository"},
 		{`repository = "r"` + "\n" + `path = "p"` + "\n" + `revision = "-f"`, "revision must be a tag, a branch or a commit"},
 		{`repository = "r"` + "\n" + `path = "p"` + "\n" + `ssh_key { username = "git" }`,
 			"repository needs either key or key_file in the ssh_key block"},
 		{`repository = "r"` + "\n" + `path = "p"` + "\n" + "basic_auth {\n username = \"a\"\n password = \"b\"\n}",
-			"repository must begin with http:// or https:// for basic_auth"},
+			"repository must start with http:// or https:// for basic_auth"},
 	} {
 		text, want := test[0], test[1]
 		file, err := parser.ParseFile("c.river", []byte(text))

@@ -33,7 +33,7 @@ func (e *LoadError) Unwrap() error { return e.Diagnostics }
 // Consequence returns a short description of the configuration that runs after a failed load.
 func (e *LoadError) Consequence() string {
 	if e.Applied {
-		return "the new configuration runs, but for the blocks named"
+		return "the new configuration runs, except for the named blocks"
 	}
 	return "the previous configuration keeps running"
 }

@@ -49,7 +49,7 @@ async function show({navigated = false, refresh = false} = {}) {
 		}
 		answered = mine;
 		if (!(error instanceof NotFound)) {
-			say(`Headwater does not answer: ${error.message}. What you see may be old.`);
+			say(`Headwater does not answer: ${error.message}. The shown data may be old.`);
 			return;
 		}
 		result = {title: "Not found", content: [h("h1", {}, "Not found"), h("p", {}, error.text ?? "There is no such component. It may have been removed by a reload.")]};

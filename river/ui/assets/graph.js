@@ -23,7 +23,7 @@ export async function graph(module) {
 	const shown = imported.filter((info) => !info.localID.includes("/")); // without nested imports
 	const edges = [...infos.flatMap(dataOf), ...shown.flatMap((info) => info.usedBy.map((id) => ({from: info.localID, to: id, kind: "declares"})))];
 	content.push(
-		h("p", {class: "quiet"}, "Arrows lead the way that data goes", shown.length > 0 ? ", dashed ones from an import to components that it declares" : "", ". The same is written below."),
+		h("p", {class: "quiet"}, "Arrows show the flow of data", shown.length > 0 ? ", dashed ones from an import to components that it declares" : "", ". The list below has the same content."),
 		h("div", {class: "graph", tabindex: 0, role: "region", "aria-label": "Graph"}, draw([...infos, ...shown], edges)),
 		h("h2", {}, "As a list"),
 		h("ul", {}, infos.map((info) => sentence(info, edges))));
@@ -87,7 +87,7 @@ function draw(infos, edges) {
 			y += heightOf(place) + box.down;
 		}
 	});
-	return s("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Components and the way of data"},
+	return s("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Components and the flow of data"},
 		s("defs", {}, s("marker", {id: "tip", viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse"}, s("path", {d: "M0 0L10 5L0 10z"}))),
 		lines.map(drawLine),
 		layers.flat().filter((place) => place.info).map((place) => node(place.info, place)));

@@ -40,11 +40,11 @@ function found(data) {
 	const files = data.incomplete.filter((row) => has(row.file, row.outcome));
 	const lost = Object.entries(data.lost ?? {}).filter(([name]) => has(name));
 	return [
-		table("How the user stacks ended, since the start", ["Outcome", "#Samples", "#Share", "Meaning"],
+		table("Outcomes of user stacks since the start", ["Outcome", "#Samples", "#Share", "Meaning"],
 			outcomes.map((row) => [h("code", {class: row.good ? null : "bad"}, row.name), count(row.samples), percent(row.samples, stacks), row.text])),
 		table("Where incomplete stacks ended", ["File", "Outcome", "#Samples", "#Share"],
 			files.map((row) => [row.file || "(no file)", h("code", {}, row.outcome), count(row.samples), percent(row.samples, bad)])),
-		table("Samples that were lost", ["Why", "#Samples"], lost.map(([name, n]) => [h("code", {}, name), count(n)])),
+		table("Lost samples", ["Reason", "#Samples"], lost.map(([name, n]) => [h("code", {}, name), count(n)])),
 	];
 }
 

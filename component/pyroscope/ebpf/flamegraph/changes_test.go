@@ -292,10 +292,10 @@ func TestDiffPage(t *testing.T) {
 	ask := url.Values{"target": {serviceID("shop")}, "exe": {deployProgram}, "build": {"aaa,bbb"}}.Encode()
 	status, body := fetch(t, server.URL+prefix+"/diff?"+ask)
 	require.Equal(t, 200, status)
-	require.Contains(t, body, "has not run for long enough")
+	require.Contains(t, body, "needs whole intervals of the new build")
 	status, body = fetch(t, server.URL+prefix+"/api/diff?"+ask)
 	require.Equal(t, 404, status)
-	require.Contains(t, body, "too little of the new build")
+	require.Contains(t, body, "the new build has too few samples")
 
 	d.rounds(8, ran{2, "bbb", 450, 900})
 	_, body = get(t, server.URL+prefix+"/")

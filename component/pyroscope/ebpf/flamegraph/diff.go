@@ -187,7 +187,7 @@ func (c *comparison) report() (*compare.Report, error) {
 }
 
 // errTooEarly says that a new build has not run for long enough.
-var errTooEarly = errors.New("there is too little of the new build to compare")
+var errTooEarly = errors.New("the new build has too few samples to compare")
 
 // addTo adds the rounds, newest first, as long as there is room.
 func (s *side) addTo(flame *compare.Flame, add func(*profile.Profile) error) error {
@@ -197,7 +197,7 @@ func (s *side) addTo(flame *compare.Flame, add func(*profile.Profile) error) err
 			continue
 		}
 		if flame.Nodes() > room {
-			return errors.New("these are too many stacks for one page")
+			return errors.New("the comparison has too many stacks for one page")
 		}
 		p, err := s.profileOf(s.rounds[i])
 		if err != nil {
@@ -356,7 +356,9 @@ func (p *Page) renderDiff(w http.ResponseWriter, c *comparison, report *compare.
 		page.OldLost, page.NewLost = lostText(&report.Base), lostText(&report.New)
 		both := Change{Report: report}
 		page.More, page.Less = len(both.More()), len(both.Less())
-		page.Unit = map[compare.Per]string{compare.PerSecond: "CPU a second", compare.PerCPU: "part of its CPU"}[report.Per]
+		page.Unit = map[compare.Per]string{
+			compare.PerSecond: "CPU per second", compare.PerCPU: "share of its CPU",
+		}[report.Per]
 		for _, f := range report.Changed {
 			page.Rows = append(page.Rows, newDiffRow(&f, report.Per))
 		}

@@ -100,9 +100,9 @@ func (d *disk) note(err error, rounds uint64) {
 	d.mu.Unlock()
 	switch {
 	case err != nil && before == "":
-		d.log("the history on disk cannot be kept; profiling goes on without", err)
+		d.log("the history on disk cannot be written; profiling goes on without it", err)
 	case err == nil && before != "":
-		d.log(fmt.Sprintf("the history on disk is kept again; missing rounds so far: %d", missing), nil)
+		d.log(fmt.Sprintf("the history on disk works again; missing rounds so far: %d", missing), nil)
 	}
 }
 

@@ -118,7 +118,7 @@ func requireSameAnswers(t *testing.T, end time.Time, want, got string) {
 	for _, page := range []string{"", "?range=10m&target=fio"} {
 		_, expected := get(t, want+"/"+page)
 		_, body := get(t, got+"/"+page)
-		before, _, _ := strings.Cut(visible(expected), "How the user stacks ended")
+		before, _, _ := strings.Cut(visible(expected), "Outcomes of user stacks")
 		require.Contains(t, strings.Replace(visible(body), "last hour ", "", 1), before)
 	}
 }
@@ -151,7 +151,7 @@ func TestPagesOfProfilesOnDisk(t *testing.T) {
 	again.Add(end, end.Add(15*time.Second), []Profile{fioProfile(t, end)})
 	answer, body := get(t, base+"/flame?from=1&to=2")
 	require.Equal(t, http.StatusGone, answer.StatusCode)
-	require.Contains(t, visible(body), "Profiles are kept for 10 minutes, and on disk in 64.0 MiB: there are those since ")
+	require.Contains(t, visible(body), "for 10 minutes, and on disk in 64.0 MiB, which has profiles since ")
 }
 
 func TestRangesThatAreOffered(t *testing.T) {
@@ -224,17 +224,17 @@ func TestDiskThatCannotBeWritten(t *testing.T) {
 	d, _ := page.Disk()
 	require.Contains(t, d.Problem, dir)
 	require.Len(t, log.all(), 1, "once, not for each round")
-	require.Contains(t, log.all()[0], "the history on disk cannot be kept; profiling goes on without: mkdir "+dir)
+	require.Contains(t, log.all()[0], "the history on disk cannot be written; profiling goes on without it: mkdir "+dir)
 	base := serve(t, page).URL + prefix
 	require.Len(t, getJSON[seriesAnswer](t, base, "series").From, 2, "what is in memory is shown")
 	_, body := get(t, base+"/")
-	require.Contains(t, visible(body), "The history on disk cannot be kept: mkdir "+dir)
+	require.Contains(t, visible(body), "The history on disk cannot be written: mkdir "+dir)
 
 	require.NoError(t, os.Remove(dir))
 	add()
 	waitForRounds(t, page, 1)
 	require.Eventually(t, func() bool { return len(log.all()) == 2 }, time.Minute, time.Millisecond)
-	require.Contains(t, log.all()[1], "the history on disk is kept again; missing rounds so far: 2")
+	require.Contains(t, log.all()[1], "the history on disk works again; missing rounds so far: 2")
 	d, _ = page.Disk()
 	require.Empty(t, d.Problem)
 }

@@ -129,7 +129,7 @@ func TestTreeRefusals(t *testing.T) {
 		"from=2&to=2":               {400, "the time from 2 to 2 is empty"},
 		"from=1&to=2":               {410, "These profiles are no longer kept."},
 		"target=ffffffffffff":       {410, "These profiles are no longer kept."},
-		"range=last&process=nobody": {404, "There are no such samples in these profiles."},
+		"range=last&process=nobody": {404, "No sample of these profiles matches."},
 	} {
 		answer, body := get(t, server.URL+prefix+"/api/tree?"+query)
 		require.Equal(t, want.status, answer.StatusCode, query)
@@ -214,7 +214,7 @@ func TestFlameSaysWhatIsLeftOut(t *testing.T) {
 	require.Equal(t, []int{2, 3}, []int{tree.Used, tree.Of})
 	require.EqualValues(t, 2, tree.Total*tree.Scale)
 	_, text := get(t, base+"/open?range=5m")
-	require.Contains(t, text, "the flame graph has the newest 2 of 3 profiles: the others are too much for one page")
+	require.Contains(t, text, "the flame graph has the newest 2 of 3 profiles, as more are too large for one page")
 }
 
 // functionsOf adds up a pprof file: self and total of each function, and the value of the samples with any of names.

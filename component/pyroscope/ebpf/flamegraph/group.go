@@ -14,8 +14,8 @@ type grouping struct{ Label, Text string }
 func groupings() []grouping {
 	return []grouping{
 		{"comm", "process"}, {"pid", "process ID"}, {"thread_name", "thread"}, {"thread_id", "thread ID"},
-		{"state", "thread state"}, {"wait", "what is waited for"},
-		{"waker", "who ended the wait"}, {"cpu", "CPU"}, {"numa_node", "NUMA node"},
+		{"state", "thread state"}, {"wait", "reason of the wait"},
+		{"waker", "waker"}, {"cpu", "CPU"}, {"numa_node", "NUMA node"},
 	}
 }
 

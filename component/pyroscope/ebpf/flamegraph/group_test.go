@@ -18,7 +18,7 @@ func TestGroupingsOf(t *testing.T) {
 		return out
 	}
 	require.Empty(t, texts(nil, ""))
-	require.Equal(t, []string{"process", "thread state", "what is waited for", "trace", "zone"},
+	require.Equal(t, []string{"process", "thread state", "reason of the wait", "trace", "zone"},
 		texts([]string{"zone", "wait", "comm", "trace", "state"}, ""))
 	require.Equal(t, []string{"process ID", "thread"}, texts([]string{"thread_name"}, "pid"))
 }

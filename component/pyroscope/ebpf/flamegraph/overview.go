@@ -136,7 +136,7 @@ type buildRow struct {
 
 func newBuildRow(c *Change) buildRow {
 	row := buildRow{
-		Change: *c, OldBuild: shortBuild(c.Old), NewBuild: shortBuild(c.New), CPU: "–", Verdict: "too early to say",
+		Change: *c, OldBuild: shortBuild(c.Old), NewBuild: shortBuild(c.New), CPU: "–", Verdict: "not enough samples yet",
 	}
 	row.Query = template.URL(url.Values{
 		"target": {serviceID(c.Service)}, "exe": {c.Program}, "build": {c.Old + "," + c.New},

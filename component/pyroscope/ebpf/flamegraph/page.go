@@ -324,9 +324,9 @@ func (p *Page) keptText() string {
 	case !ok:
 		return text + "."
 	case d.Rounds == 0:
-		return text + ", and then on disk: there are none yet."
+		return text + ", and then on disk, which has no profiles yet."
 	default:
-		return fmt.Sprintf("%s, and on disk in %s: there are those since %s.", text, formatBytes(d.MaxBytes),
+		return fmt.Sprintf("%s, and on disk in %s, which has profiles since %s.", text, formatBytes(d.MaxBytes),
 			d.Since.Format(time.DateTime))
 	}
 }

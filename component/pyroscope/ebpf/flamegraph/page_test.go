@@ -282,7 +282,7 @@ func TestRefusals(t *testing.T) {
 		"/open?range=1y":                  {400, `unknown range "1y"`},
 		"/?pid=x":                         {400, `pid "x" is not a number`},
 		"/open?target=ffffffffffff":       {404, "There are no profiles of this target in the last 5 minutes."},
-		"/open?process=nobody&range=last": {404, "There are no such samples in these profiles."},
+		"/open?process=nobody&range=last": {404, "No sample of these profiles matches."},
 		"/ui/all.1.2/flamegraph":          {410, "These profiles are no longer kept."},
 		"/ui/all.1/flamegraph":            {404, "is not a selection of profiles"},
 		"/ui/all.1.2.zzz/flamegraph":      {404, "is not a selection of profiles"},

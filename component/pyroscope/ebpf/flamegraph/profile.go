@@ -119,7 +119,7 @@ func (p *Page) profileSelection(ctx context.Context, v url.Values) (selection, e
 		return selection{}, fmt.Errorf("seconds %.40q is no number up to %.0f", text, maxFresh.Seconds())
 	}
 	if isFixed(v) {
-		return selection{}, errors.New("seconds goes without from and to")
+		return selection{}, errors.New("seconds cannot be combined with from and to")
 	}
 	q, err := parseQuery(v)
 	if err != nil {
@@ -169,7 +169,7 @@ func (p *Page) fresh(ctx context.Context, q query, span time.Duration) (selectio
 		select {
 		case <-added:
 		case <-ctx.Done():
-			return s, fmt.Errorf("no profile has come: %w", ctx.Err())
+			return s, fmt.Errorf("no profile has arrived: %w", ctx.Err())
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (p *Page) serveRecord(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.options.Record == nil {
-		http.Error(w, "nothing can be recorded here", http.StatusNotFound)
+		http.Error(w, "recording is not possible here", http.StatusNotFound)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 10_000)
@@ -67,7 +67,7 @@ func (p *Page) serveRecord(w http.ResponseWriter, r *http.Request) {
 	case p.recording <- struct{}{}:
 		defer func() { <-p.recording }()
 	default:
-		http.Error(w, "another recording is being made: one is made at a time", http.StatusConflict)
+		http.Error(w, "another recording is running: only one runs at a time", http.StatusConflict)
 		return
 	}
 	p.sendRecording(r.Context(), w, wanted)
@@ -114,7 +114,7 @@ func (p *Page) sendRecording(ctx context.Context, w http.ResponseWriter, wanted 
 		http.Error(w, "recording: "+err.Error(), http.StatusInternalServerError)
 		return
 	case made == nil || len(made.Sample) == 0:
-		http.Error(w, fmt.Sprintf("process %d has used no CPU meanwhile", wanted.PID), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("process %d used no CPU during the recording", wanted.PID), http.StatusNotFound)
 		return
 	}
 	var out bytes.Buffer

@@ -83,7 +83,7 @@ func TestRecord(t *testing.T) {
 		{url.Values{"pid": {"1"}, "format": {"x"}}, http.StatusBadRequest, "pprof"},
 		{url.Values{"pid": {"404"}}, http.StatusNotFound, "there is no such process"},
 		{url.Values{"pid": {"500"}}, http.StatusInternalServerError, "recording: no room"},
-		{url.Values{"pid": {"7"}}, http.StatusNotFound, "process 7 has used no CPU meanwhile"},
+		{url.Values{"pid": {"7"}}, http.StatusNotFound, "process 7 used no CPU during the recording"},
 		{url.Values{"pid": {"1"}, "more": {strings.Repeat("x", 20_000)}}, http.StatusBadRequest, "too large"},
 	} {
 		answer, body := post(t, address, test.form)
@@ -118,7 +118,7 @@ func TestRecordRefuses(t *testing.T) {
 	<-begun
 	answer, body := post(t, address, form, "Sec-Fetch-Site", "same-origin")
 	require.Equal(t, http.StatusConflict, answer.StatusCode)
-	require.Contains(t, body, "one is made at a time")
+	require.Contains(t, body, "only one runs at a time")
 	close(end)
 	require.Equal(t, http.StatusNotFound, <-first)
 

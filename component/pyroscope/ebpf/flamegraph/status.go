@@ -75,37 +75,37 @@ func outcomeText(name string) (text string, good bool) {
 	case "not_collected":
 		return "User stacks are turned off.", true
 	case "no_mapping":
-		return "An address outside every executable file, such as code made at run time.", false
+		return "An address outside every executable file, such as JIT code.", false
 	case "process_unknown":
-		return "The process was not known yet, or gone already.", false
+		return "The process was not known yet, or has ended.", false
 	case "records_lost":
-		return "The profiler came too late: the process had ended, or the kernel had no room for the records about it.", false
+		return "The profiler had no CPU for seconds, or the kernel's buffer for records of processes was full.", false
 	case "replaced":
-		return "Another program or library had come to the place of the one whose unwind rules were used.", false
+		return "The unwind rules belonged to a program or library that another one had replaced.", false
 	case "guessed":
-		return "The frame pointer alone led to some caller, from code that may not keep one.", false
+		return "Some caller was found only by the frame pointer, in code that may not keep a frame pointer.", false
 	case "switched":
 		return "The thread was switching stacks, or its callers were frozen in a heap.", false
 	case "moved":
 		return "The thread ran while its stack was read.", false
 	case "page_missing":
-		return "The unwind rules of that code were not loaded yet.", false
+		return "The unwind rules of this code were not loaded yet.", false
 	case "no_row":
-		return "The file has no unwind rule for that code.", false
+		return "The file has no unwind rule for this code.", false
 	case "unsupported_rule":
-		return "The unwind rule is of a kind that is not handled.", false
+		return "The unwinder does not support this kind of unwind rule.", false
 	case "unreadable_stack":
 		return "The stack could not be read, for example because it was swapped out.", false
 	case "no_progress":
-		return "The unwind rule led nowhere.", false
+		return "The unwind rule is wrong: it led down the stack.", false
 	case "no_call":
-		return "The file has no unwind rule for that code, and what the code itself shows led to no caller.", false
+		return "The file has no unwind rule for this code, and no call precedes the return address found.", false
 	case "depth_limit":
 		return "The stack is deeper than the limit.", false
 	case "task_32bit":
 		return "A 32-bit program, whose stack was not copied.", false
 	case "no_user_registers":
-		return "The registers of the program could not be found.", false
+		return "A kernel worker, or a task inside execve, has no registers of a program.", false
 	default:
 		return "", false
 	}

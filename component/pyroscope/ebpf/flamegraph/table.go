@@ -121,7 +121,7 @@ func (p *Page) serveFunction(w http.ResponseWriter, r *http.Request,
 	build func(entries []*kept, s selection, function, binary string) (*answer, error)) {
 	function, binary := r.URL.Query().Get("function"), r.URL.Query().Get("binary")
 	if strings.TrimSpace(function) == "" {
-		failJSON(w, http.StatusBadRequest, "function is missing: name one as it is shown")
+		failJSON(w, http.StatusBadRequest, "the parameter function is missing: pass a name as shown")
 		return
 	}
 	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {

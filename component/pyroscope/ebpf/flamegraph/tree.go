@@ -195,11 +195,12 @@ func explainFailure(err error) (status int, message string) {
 	case errors.Is(err, errGone):
 		return http.StatusGone, "These profiles are no longer kept."
 	case errors.Is(err, errNoSamples):
-		return http.StatusNotFound, "There are no such samples in these profiles."
+		return http.StatusNotFound, "No sample of these profiles matches. " +
+			"Threads need thread_name_label = true, and PIDs pid_label = true."
 	case errors.Is(err, errNoFunction):
-		return http.StatusNotFound, "There is no such function in these profiles."
+		return http.StatusNotFound, "No sample of these profiles has this function."
 	case errors.Is(err, errNoNode):
-		return http.StatusNotFound, "There is no such node in these profiles."
+		return http.StatusNotFound, "These profiles have no such frame."
 	default:
 		return http.StatusInternalServerError, err.Error()
 	}

@@ -131,7 +131,7 @@ func (s *Spool) scan(index int, found *survey) (*segment, error) {
 	}
 	found.skipped += r.skipped
 	if r.skipped > 0 {
-		level.Warn(s.opts.Logger).Log("msg", "a file of the queue is damaged: what comes after the damage is used",
+		level.Warn(s.opts.Logger).Log("msg", "a file of the queue is damaged: profiles after the damage are used",
 			"file", r.file.Name(), "bytes", r.skipped)
 	}
 	info, err := r.file.Stat()

@@ -405,7 +405,7 @@ func (s *Spool) syncLater() {
 // synced logs the first of several failures in a row.
 func (s *Spool) synced(err error) {
 	if err != nil && !s.unsynced {
-		level.Warn(s.opts.Logger).Log("msg", "cannot sync the queue to disk: a power failure may lose some of it", "err", err)
+		level.Warn(s.opts.Logger).Log("msg", "cannot sync the queue to disk: a power failure may lose profiles", "err", err)
 	}
 	s.unsynced = err != nil
 }

@@ -17,8 +17,8 @@ class Comparison {
     this.profile = profile;
     this.diff = profile.data.diff;
     this.colourings = { change: () => this.byChange() };
-    this.hint = 'A frame is as wide as before and after together. ' + new Plain(profile).hint;
-    this.heading = 'Functions, themselves alone';
+    this.hint = 'The width of a frame is the sum of before and after. ' + new Plain(profile).hint;
+    this.heading = 'Functions by self value';
     this.sort = '-change';
     const before = (fn, sums) => sums.base_self[fn];
     const after = (fn, sums) => sums.self[fn] - sums.base_self[fn];
@@ -110,7 +110,7 @@ class Comparison {
     const groups = keys.map((key) => ({ key, label: SHADES[key], color: key, listed: true, bare: true }));
     const small = groups.push({ key: 'small', label: KINDS.small, color: 'small', listed: false }) - 1;
     return {
-      title: 'How frames differ',
+      title: 'Change of frames',
       groups,
       of: (tree, node) => (tree.frame(node) < -1 ? small : keys.indexOf(this.shadeOf(tree, node))),
     };
@@ -131,13 +131,13 @@ class Comparison {
     const both = (was, is) => this.amount(was) + ' before, ' + this.amount(is) + ' after: ' + change(was, is);
     const out = [['', tree.name(node)]];
     if (this.profile.binary(frame)) out.push(['binary', this.profile.binary(frame)]);
-    out.push(['with what it calls', both(this.was(tree, node), this.is(tree, node))]);
-    if (this.shadeOf(tree, node) === 'same') out.push(['', 'no more than chance explains']);
+    out.push(['with callees', both(this.was(tree, node), this.is(tree, node))]);
+    if (this.shadeOf(tree, node) === 'same') out.push(['', 'no more than by chance']);
     const own = tree.nodes.base_self[node];
     if (frame >= 0) out.push(['itself', both(own, tree.self(node) - own)]);
     const bound = this.bound(tree.functionOf(node));
     if (bound) {
-      out.push(['the function itself, wherever it is called', between(bound) + (bound.certain ? '' : ': not certain')]);
+      out.push(['the function itself, from all callers', between(bound) + (bound.certain ? '' : ': not certain')]);
     }
     return out;
   }
@@ -160,7 +160,7 @@ function more(ratio) {
 
 function between(bound) {
   if (bound.high === undefined || bound.high > 100) {
-    return bound.low < 0.01 ? 'not known' : 'at least ' + more(bound.low);
+    return bound.low < 0.01 ? 'unknown' : 'at least ' + more(bound.low);
   }
   return more(bound.low) + ' and ' + more(bound.high);
 }

@@ -6,7 +6,7 @@ const KEYS = [
   ['/', 'search'],
   ['n, N', 'next and previous match'],
   ['i', 'root above or below'],
-  ['t', 'table alone, and back'],
+  ['t', 'only the table, and back'],
   ['d', 'dark or light'],
   ['?', 'these keys'],
 ];
@@ -182,7 +182,7 @@ class Controls {
         const button = this.button('', '×', () =>
           this.view.apply({ [key]: state[key].filter((l) => l !== label) }, true),
         );
-        button.setAttribute('aria-label', 'End filter: ' + text + label);
+        button.setAttribute('aria-label', 'Remove filter: ' + text + label);
         return element('li', { title: label }, text, element('strong', {}, shorten(label)), ' ', button);
       }),
     );

@@ -89,7 +89,7 @@ class Exact {
       if (data.of !== this.data.of) throw new Error('some of the profiles are no longer kept');
       take(data);
     } catch (error) {
-      this.failure = 'The figures are of the flame graph alone: ' + error.message + '.';
+      this.failure = 'The figures cover only the flame graph: ' + error.message + '.';
     }
     this.version++;
     this.view.refresh();
@@ -144,8 +144,8 @@ class Exact {
   // note returns a remark about the functions in a table.
   note(listed) {
     if (this.holds && this.count > 0) {
-      return listed < this.count ? ' There are ' + count(this.count) + ' in all; the search finds the others too.' : '';
+      return listed < this.count ? ' There are ' + count(this.count) + ' in total; the search finds all of them.' : '';
     }
-    return this.data.omitted.nodes > 0 ? ' Those in folded frames alone are listed if they are among the largest.' : '';
+    return this.data.omitted.nodes > 0 ? ' Functions only in folded frames are listed if they are large.' : '';
   }
 }

@@ -48,8 +48,8 @@ class Lines {
   }
 
   fill({ lines, all, source }) {
-    const files = [...new Set(lines.map((line) => line.file || 'a file that is not known'))];
-    const filters = this.view.exact.holds ? '' : ' Filters of the view do not hold here.';
+    const files = [...new Set(lines.map((line) => line.file || 'an unknown file'))];
+    const filters = this.view.exact.holds ? '' : ' Filters of the view do not apply here.';
     this.said.textContent = files.join(', ') + filters;
     const hottest = Math.max(...lines.map((line) => line.self || line.total), 1);
     const known = new Map(lines.map((line) => [line.file + ':' + line.line, line]));

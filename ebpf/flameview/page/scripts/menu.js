@@ -4,7 +4,7 @@ class Menu {
     this.element = element('div', {
       id: 'menu',
       role: 'menu',
-      'aria-label': 'What to do with the function',
+      'aria-label': 'Actions for the function',
       hidden: true,
     });
     this.element.addEventListener('keydown', (event) => this.key(event));

@@ -3,7 +3,7 @@ class Plain {
   constructor(profile) {
     this.profile = profile;
     this.colourings = { origin: byOrigin, binary: byBinary, package: byPackage };
-    this.hint = 'Click zooms, right click or Enter has more, Esc goes back, arrows move, / searches, ? lists all keys.';
+    this.hint = 'Click zooms, right click or Enter opens a menu, Esc goes back, arrows move, / searches, ? lists all keys.';
     this.heading = 'Functions';
     this.sort = '-self';
     const share = (column) => (fn, sums, total) => percent(sums[column][fn], total);
@@ -58,7 +58,7 @@ class Plain {
         ' of all' +
         (parent > 0 ? ', ' + percent(total, tree.totalOf(parent)) + ' of its caller' : '') +
         (zoomed > 0 && zoomed !== node && zoomed !== parent && node > zoomed && node < tree.end[zoomed]
-          ? ', ' + percent(total, tree.totalOf(zoomed)) + ' of what is zoomed to'
+          ? ', ' + percent(total, tree.totalOf(zoomed)) + ' of the zoomed frame'
           : ''),
     );
     if (kind !== 'small') add('self', profile.value(tree.self(node)) + ', ' + percent(tree.self(node), tree.all));

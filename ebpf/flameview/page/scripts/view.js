@@ -258,7 +258,7 @@ class View {
     if (!this.changed(key, this.state[key])) return;
     const node = this.pathsOf(chart).find(this.state[key]);
     if (node < 0) {
-      this.missing.push('the frame that was zoomed to');
+      this.missing.push('the zoomed frame');
       this.state = { ...this.state, [key]: '' };
     }
     chart.zoom(Math.max(0, node));
@@ -405,14 +405,14 @@ class View {
     const at = new Paths(this.full).find(path);
     let notice = '';
     try {
-      if (at < 0) throw new Error('end the filters first');
+      if (at < 0) throw new Error('remove the filters first');
       const way = this.full.ancestors(at).slice(1);
       const frames = way.map((i) => this.full.frame(i));
       const part = await this.partBelow(path);
       const share = this.exact.isPartial ? 0 : 1;
-      if (!unfold(this.profile.data, frames, part, share)) notice = 'There are too many frames here to show them all.';
+      if (!unfold(this.profile.data, frames, part, share)) notice = 'There are too many frames to show all of them.';
     } catch (error) {
-      notice = 'What is folded cannot be shown: ' + error.message + '.';
+      notice = 'The folded frames cannot be shown: ' + error.message + '.';
     }
     this.profile.readFrames();
     this.full = new Tree(this.profile, this.profile.data.nodes);

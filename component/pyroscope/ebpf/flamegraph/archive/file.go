@@ -105,7 +105,7 @@ func encodeHeader[T any](profiles []Profile[T]) ([]byte, error) {
 	}
 	size := out.Len() - beforeHead
 	if size > maxHead {
-		return nil, fmt.Errorf("%w: what it says of profiles has %d bytes", ErrTooBig, size)
+		return nil, fmt.Errorf("%w: its description of profiles has %d bytes", ErrTooBig, size)
 	}
 	binary.BigEndian.PutUint32(out.Bytes()[len(magic):], uint32(size))
 	return out.Bytes(), nil
@@ -174,7 +174,7 @@ func (a *Archive[T]) readPacked(r Round) (packed []byte, size int64, err error) 
 func packedHeader(f io.Reader, size int64) ([]byte, error) {
 	begin := make([]byte, beforeHead)
 	if _, err := io.ReadFull(f, begin); err != nil {
-		return nil, fmt.Errorf("it is torn: its begin: %w", err)
+		return nil, fmt.Errorf("it is torn: its start: %w", err)
 	}
 	if string(begin[:len(magic)]) != magic {
 		return nil, errors.New("it is no round of profiles of this version")

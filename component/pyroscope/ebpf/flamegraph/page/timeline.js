@@ -55,7 +55,7 @@
         viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': this.what + ' by process',
       });
       this.handles = {
-        from: this.handle('from', 'Begin of the range'), to: this.handle('to', 'End of the range'),
+        from: this.handle('from', 'Start of the range'), to: this.handle('to', 'End of the range'),
       };
       this.plot = element('div', { class: 'plot' }, this.svg, this.handles.from, this.handles.to);
       this.legend = element('ul', { class: 'series', 'aria-label': 'Colours of processes' });
@@ -64,7 +64,7 @@
         this.isLive ? 'Pause' : 'Live');
       this.live.addEventListener('click', () => this.toggleLive());
       const help = element('p', { class: 'help', id: 'timeline-help' },
-        'Drag to show a range, Shift-drag to compare with one. Keys: arrows move begin and end, Enter shows, Shift+Enter compares.');
+        'Drag to show a range, Shift-drag to compare with a range. Keys: arrows move start and end, Enter shows, Shift+Enter compares.');
       this.root.replaceChildren(this.plot, element('div', { class: 'line' }, this.live, this.said), this.legend, help);
       this.plot.addEventListener('pointerdown', (event) => this.press(event));
       this.plot.addEventListener('pointermove', (event) => this.move(event));
@@ -300,7 +300,7 @@
         this.said.textContent = 'The timeline cannot be shown: ' + error.message;
         return;
       }
-      if (!this.count) this.said.textContent = 'No profiles are kept.';
+      if (!this.count) this.said.textContent = 'There are no profiles.';
       this.snap();
       this.live.hidden = this.base !== null;
       this.waitForNext();
