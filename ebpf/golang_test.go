@@ -326,7 +326,9 @@ func checkGoRoots(t testing.TB, stacks []goStack) {
 		case "runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.rt0_go", "runtime.morestack":
 			whole += s.count
 		default:
-			if s.count > 1 {
+			if !strings.HasPrefix(root, "[incomplete: ") && !strings.HasPrefix(root, "_rt0_") {
+				t.Errorf("a stack that ends at %s is called whole: %v", root, s)
+			} else if s.count > 1 {
 				t.Log(s)
 			}
 		}

@@ -86,6 +86,7 @@ type goFunction struct {
 	marked uint64 // address where the frame pointer starts to point to the saved one; 0 if not reached
 	end    uint64 // end of the rows so far
 	away   away
+	copied unwind.WideRule // where the frame pointer has the function's own stack pointer
 }
 
 // function adds the rows of f.
@@ -145,6 +146,10 @@ func (s *goFunction) addRange(start, end uint64, delta int64) {
 			w.Rules = unwind.Rules(w.FP(), unwind.RADetached)
 		}
 	}
+	if s.hasCopy() {
+		s.putCopied(start, end, w)
+		return
+	}
 	if delta > 0 && s.saved && s.kind.switches() {
 		s.put(start, min(s.marked, end), w)
 		record := code.record(delta)
@@ -160,6 +165,36 @@ func (s *goFunction) addRange(start, end uint64, delta int64) {
 		w = record
 	}
 	s.put(start, end, w)
+}
+
+// hasCopy reports whether the function keeps its stack pointer in the frame pointer, other than to
+// make its frame.
+func (s *goFunction) hasCopy() bool {
+	return s.away.copied != 0 && (!s.saved || s.marked != s.away.copied)
+}
+
+// putCopied adds the rules of [start, end) of a function that keeps its stack pointer in the frame
+// pointer. own is the rule where the function is on its own stack.
+func (s *goFunction) putCopied(start, end uint64, own unwind.WideRule) {
+	a := &s.away
+	if start < a.copied && a.copied <= end && own.CFA == unwind.CFASP {
+		s.copied = own
+		s.copied.CFA = unwind.CFAFP
+		if !s.saved {
+			s.copied.Rules = unwind.Rules(unwind.FPUndefined, own.RA())
+		}
+	}
+	returning := s.copied
+	if s.saved {
+		returning = own
+	}
+	for _, part := range []awayPart{
+		{0, a.copied, own}, {a.copied, a.back, s.copied}, {a.back, a.ret, returning}, {a.ret, end, s.copied},
+	} {
+		if from, to := max(start, part.start), min(end, part.end); from < to {
+			s.add(from, s.span.row(part.rule, unwind.ReasonNone))
+		}
+	}
 }
 
 // put adds the rule of [start, end), except for parts where the function is on another stack.

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"debug/elf"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,14 +18,15 @@ import (
 )
 
 // goProgram builds a small program for an architecture, stripped or not.
-func goProgram(t *testing.T, arch, ldflags string) string {
+func goProgram(t *testing.T, arch, ldflags string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	source, path := filepath.Join(dir, "a.go"), filepath.Join(dir, "a")
 	if err := os.WriteFile(source, []byte(goSource), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-ldflags="+ldflags, "-o", path, source)
+	build := exec.Command("go", slices.Concat([]string{"build", "-ldflags=" + ldflags, "-o", path}, flags,
+		[]string{source})...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch, "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -180,6 +183,77 @@ func TestGoStacksEnd(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestGoClock has functions that read the clock as those of Go 1.12 to 1.15 do: on the thread's
+// stack, while the frame pointer has the function's own stack pointer. Those of Go 1.12 and 1.13 have
+// no frame. The runtime of this release is built with rbp in place of r12, which it uses.
+func TestGoClock(t *testing.T) {
+	program := goProgram(t, "amd64", "", "-overlay="+olderClock(t))
+	p := &pages{t, openTable(t, program), make(map[uint64]*unwind.Page)}
+	const frame, frameCopied, none, noneCopied = "cfa=sp+32 fp=*(cfa-16)", "cfa=fp+32 fp=*(cfa-16)", "cfa=sp+8",
+		"cfa=fp+8 fp=undefined"
+	want := map[string]map[string]string{ // rules before instructions
+		"runtime.nanotime1": {
+			"MOVQ 0x30(R14), BX": frameCopied, "ANDQ $-0x10, SP": frameCopied, "CALL AX": frameCopied,
+			"MOVQ BP, SP": frameCopied, "MOVQ 0x8(SP), CX": frame, "RET": none, "SYSCALL": frameCopied,
+		},
+		"runtime.walltime1": {
+			"MOVQ SP, BP": none, "MOVQ 0x30(R14), BX": noneCopied, "ANDQ $-0x10, SP": noneCopied, "CALL AX": noneCopied,
+			"MOVQ BP, SP": noneCopied, "MOVQ 0x8(SP), CX": noneCopied, "RET": noneCopied, "SYSCALL": noneCopied,
+		},
+	}
+	seen := map[string]int{}
+	disassemble(t, program, func(in instruction) {
+		function := strings.TrimSuffix(in.function, ".abi0")
+		if want := want[function][in.text]; want != "" {
+			seen[function]++
+			if got := p.rule(in.pc).String(); got != want {
+				t.Errorf("%s, %#x, before %s: %s, want %s", in.function, in.pc, in.text, got, want)
+			}
+		}
+	})
+	for function, want := range want {
+		if seen[function] != len(want) {
+			t.Errorf("%s: %d instructions, want %d", function, seen[function], len(want))
+		}
+	}
+}
+
+// olderClock returns the overlay of TestGoClock.
+func olderClock(t *testing.T) string {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, original := t.TempDir(), filepath.Join(strings.TrimSpace(string(root)), "src", "runtime", "sys_linux_amd64.s")
+	code, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const declared = "TEXT runtime·nanotime1(SB),NOSPLIT,$16-8"
+	before, rest, ok := strings.Cut(string(code), declared)
+	clock, after, ok2 := strings.Cut(rest, "TEXT ")
+	if !ok || !ok2 || strings.Count(clock, "R12") != 3 || !strings.Contains(clock, "\tSYSCALL\n") {
+		t.Fatalf("runtime.nanotime1 has another form:\n%s", clock)
+	}
+	clock = strings.ReplaceAll(clock, "R12", "BP")
+	frameless := "TEXT runtime·walltime1(SB),NOSPLIT|NOFRAME,$0-8" + clock
+	clock = declared + strings.Replace(clock, "\tSYSCALL\n", "\tCALL runtime·walltime1(SB)\n\tSYSCALL\n", 1)
+	replaced, overlay := filepath.Join(dir, "clock.s"), filepath.Join(dir, "overlay.json")
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replaced}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, data := range map[string]string{
+		replaced: before + clock + frameless + "TEXT " + after, overlay: string(text),
+	} {
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return overlay
 }
 
 // TestGoSaves has the forms of saving the frame pointer of all releases.

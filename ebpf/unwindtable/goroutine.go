@@ -26,6 +26,9 @@ type away struct {
 	framed bool       // the frame pointer also belongs to the other stack
 	// From back to ret the stack pointer is the function's own again, but the frame pointer is not.
 	back, ret uint64
+	// From copied on the frame pointer has the function's own stack pointer, except from back to ret
+	// if the frame pointer is saved; 0 if it never does.
+	copied uint64
 }
 
 type awayPart struct {
@@ -39,6 +42,7 @@ type goAbsence struct {
 	from, to int
 	ret      int     // offset after its return, back on its own stack
 	losesFP  bool    // the frame pointer also belongs to the other stack
+	copied   int     // offset after the last copy of the stack pointer to the frame pointer; 0 if none
 	path     []int64 // the way back: offsets of loads from the thread's word on; the last one gives the stack pointer
 }
 
@@ -73,6 +77,13 @@ func (a *absenceFinder) setsSP(end int, path goPath) {
 		a.left, a.from = true, end
 	case a.called && !a.back:
 		a.back, a.to, a.path = true, end, path.loads
+	}
+}
+
+// copiesSP records that the instruction before end copies the stack pointer to the frame pointer.
+func (a *absenceFinder) copiesSP(end int) {
+	if !a.left {
+		a.copied = end
 	}
 }
 
@@ -115,6 +126,11 @@ func (g *goTable) away(f *gopclntab.Func, kind goKind) (away, error) {
 		if rule, ok := g.goroutineRule(f); ok {
 			part.rule, part.end = rule, f.Entry+uint64(absence.to)
 			a.back, a.ret = part.end, f.Entry+uint64(absence.ret)
+		}
+	default:
+		if absence.copied > 0 && kind == goSwitches {
+			a.copied = f.Entry + uint64(absence.copied)
+			a.back, a.ret = f.Entry+uint64(absence.to), f.Entry+uint64(absence.ret)
 		}
 	}
 	a.parts = []awayPart{part}

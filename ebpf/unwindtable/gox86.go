@@ -67,6 +67,9 @@ func (goX86) absence(text []byte) (goAbsence, bool) {
 		case in.Opcode == callNear, in.Opcode == group5 && in.Reg&7 == 2:
 			a.called = a.called || a.left && in.Opcode == group5
 			regs = [16]goPath{}
+		case in.Opcode == movTo && in.Reg == x86.RSP && in.RM == x86.RBP,
+			in.Opcode == movFrom && in.Mod == 3 && in.RM == x86.RSP && in.Reg == x86.RBP:
+			a.copiesSP(at)
 		case in.Opcode == movTo && in.RM == x86.RSP:
 			a.setsSP(at, regs[in.Reg])
 		case in.Opcode == movFrom && in.Reg == x86.RSP:
