@@ -17,7 +17,8 @@ func unwindTableCommand() *cobra.Command {
 		Use:   "unwind-table [flags] FILE",
 		Short: "Show the unwind rows of an executable or library",
 		Long: `Shows the rows by which user stacks of FILE are unwound. Rows come from .eh_frame
-and .debug_frame, from Go's table of functions, or from the machine code. A row is for
+and .debug_frame, from Go's table of functions, or from the machine code; .debug_frame
+may be in the separate debug file. --stats shows how much each source has. A row is for
 a range of addresses. It says how to find the canonical frame address (CFA), the
 caller's frame pointer and the return address.
 

@@ -19,6 +19,7 @@ type builder struct {
 	code    *code
 	heights heights
 	merged  []unwind.Row  // rows of both sources
+	counts  *sourceBytes  // of the last page; nil if they are not counted
 	gap     [1]unwind.Row // rows of a missing source
 }
 
@@ -49,6 +50,7 @@ func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.countSources(first, second)
 	if b.code.wanted(first) {
 		second = b.markKnownCode(second)
 	}
@@ -60,6 +62,7 @@ func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 		return nil, err
 	}
 	gaps := b.gaps(rows)
+	b.countKnown(rows)
 	if rows, err = b.heights.fill(rows); err != nil {
 		return nil, err
 	}

@@ -16,13 +16,18 @@ type Range struct {
 // Pages yields the pages of rows of a segment, with 1<<shift bytes of text each. It ends at the
 // first error, which is a read error.
 func (t *Table) Pages(s elffile.Segment, shift uint8) iter.Seq2[*unwind.Page, error] {
+	return t.pages(s, shift, nil)
+}
+
+// pages is Pages. It sets counts, if not nil, for each page.
+func (t *Table) pages(s elffile.Segment, shift uint8, counts *sourceBytes) iter.Seq2[*unwind.Page, error] {
 	return func(yield func(*unwind.Page, error) bool) {
 		end := s.Vaddr + s.Memsz
 		if s.Memsz == 0 || end < s.Vaddr {
 			return
 		}
 		for n := s.Vaddr >> shift; n <= (end-1)>>shift; n++ {
-			p, err := t.Page(n, shift)
+			p, err := t.page(n, shift, counts)
 			if !yield(p, err) || err != nil {
 				return
 			}

@@ -32,6 +32,7 @@ type Stats struct {
 	MedianRows   int            `json:"median_rows"`     // per page with rows
 	MaxRows      int            `json:"max_rows"`        // of a page
 	Untranslated []Untranslated `json:"untranslated"`    // text whose rule cannot be executed
+	Sources      []SourceStats  `json:"sources"`         // of the rules, in order of precedence
 }
 
 // Untranslated is text whose rule cannot be executed for one reason.
@@ -46,12 +47,13 @@ type Untranslated struct {
 func (t *Table) Stats(text []elffile.Segment, shift uint8) (Stats, error) {
 	c := statsCounter{unsupported: make(map[unwind.Reason]uint64)}
 	c.FDEs, c.PageBytes, c.Untranslated = t.FDEs(), 1<<shift, []Untranslated{}
+	var counts sourceBytes
 	for _, segment := range text {
-		for page, err := range t.Pages(segment, shift) {
+		for page, err := range t.pages(segment, shift, &counts) {
 			if err != nil {
 				return Stats{}, err
 			}
-			c.page(page)
+			c.page(page, counts)
 		}
 		for r, err := range t.Ranges(segment, shift) {
 			if err != nil {
@@ -61,6 +63,7 @@ func (t *Table) Stats(text []elffile.Segment, shift uint8) (Stats, error) {
 		}
 	}
 	c.finish()
+	c.Sources = t.bySource(c.bySource, c.ByAnalysis, c.GapBytes)
 	return c.Stats, nil
 }
 
@@ -68,16 +71,20 @@ type statsCounter struct {
 	Stats
 	unsupported map[unwind.Reason]uint64
 	rowsOfPages []int
+	bySource    sourceBytes
 	next        uint64 // number of the last counted page, plus one
 }
 
 // page adds a page. Segments may share a page, which is counted once.
-func (c *statsCounter) page(p *unwind.Page) {
+func (c *statsCounter) page(p *unwind.Page, by sourceBytes) {
 	if p.Number < c.next {
 		return
 	}
 	c.next = p.Number + 1
 	c.ByAnalysis += uint64(p.ByAnalysis)
+	c.bySource.first += by.first
+	c.bySource.second += by.second
+	c.bySource.known += by.known
 	c.Rows += len(p.Rows)
 	c.WideRules += len(p.Wide)
 	c.RowBytes += 8 * p.Len()

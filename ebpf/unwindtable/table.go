@@ -206,7 +206,10 @@ func (t *Table) header() *ehframe.Header {
 
 // Page returns the rows of page n, where pages cover 1<<shift bytes each. The error is a read
 // error; invalid contents become unsupported rows.
-func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) {
+func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) { return t.page(n, shift, nil) }
+
+// page is Page. It sets counts, if not nil.
+func (t *Table) page(n uint64, shift uint8, counts *sourceBytes) (*unwind.Page, error) {
 	if shift < unwind.MinPageShift || shift > unwind.MaxPageShift || n > (1<<64-1)>>shift {
 		return nil, fmt.Errorf("unwind table: no page %#x of %d bits", n, shift)
 	}
@@ -215,6 +218,7 @@ func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	}
 	b := t.builders.Get().(*builder)
 	defer t.builders.Put(b)
+	b.counts = counts
 	page, err := b.build(n<<shift, 1<<shift)
 	if err != nil {
 		return nil, fmt.Errorf("unwind table: page %#x: %w", n, err)

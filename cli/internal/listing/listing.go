@@ -5,8 +5,10 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
+	"github.com/headwater/headwater/ebpf/debugfile"
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/unwindtable"
 )
@@ -15,6 +17,7 @@ import (
 type File struct {
 	path    string
 	file    *elffile.File
+	debug   debugfile.Found // with .debug_frame
 	table   *unwindtable.Table
 	machine elf.Machine
 	shift   uint8 // of its pages
@@ -27,29 +30,46 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	t := &File{path: path, file: f, machine: f.Machine(), shift: unwindtable.PageShift(f)}
-	if t.table, err = tableOf(f); err != nil {
-		f.Close()
+	if t.table, err = t.open(); err != nil {
+		t.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
 // Close closes the file.
-func (t *File) Close() error { return t.file.Close() }
+func (t *File) Close() error {
+	t.debug.Close()
+	return t.file.Close()
+}
 
-func tableOf(f *elffile.File) (*unwindtable.Table, error) {
-	if f.Class() != elf.ELFCLASS64 {
+func (t *File) open() (*unwindtable.Table, error) {
+	if t.file.Class() != elf.ELFCLASS64 {
 		return nil, fmt.Errorf("%w: a 32-bit file", unwindtable.ErrMachine)
 	}
-	table, err := unwindtable.New(f)
-	if err == nil && table.FDEs() == 0 {
-		err = unwindtable.ErrNoUnwindInfo
+	if err := t.findDebugFile(); err != nil {
+		return nil, err
 	}
-	if errors.Is(err, unwindtable.ErrNoUnwindInfo) {
-		const missing = "no .eh_frame, no .debug_frame, no table of Go functions; frame pointers are followed"
-		return nil, fmt.Errorf("%w: %s", unwindtable.ErrNoUnwindInfo, missing)
+	return unwindtable.NewWithDebugFile(t.file, t.debug.File)
+}
+
+// findDebugFile finds the debug file with .debug_frame, as the profiler does, unless the file itself has the section.
+func (t *File) findDebugFile() error {
+	hasFrames := func(f *elffile.File) bool {
+		_, err := f.OpenDebugFrame()
+		return !errors.Is(err, elffile.ErrNoSection)
 	}
-	return table, err
+	if t.file.IsGo() || hasFrames(t.file) {
+		return nil
+	}
+	path, err := filepath.Abs(t.path)
+	if err != nil {
+		return err
+	}
+	w := debugfile.Wanted{Path: path, Useful: hasFrames}
+	w.Identify(t.file)
+	t.debug, err = debugfile.New(nil, nil).Find(w)
+	return err
 }
 
 // segmentOf returns the executable segment that holds pc.

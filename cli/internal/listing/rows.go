@@ -84,6 +84,7 @@ type PC struct {
 // FDE describes an FDE, as JSON.
 type FDE struct {
 	Section      string `json:"section"`
+	File         string `json:"file"` // that has the section
 	Offset       string `json:"offset"`
 	CIE          string `json:"cie"`
 	Augmentation string `json:"augmentation"`
@@ -105,7 +106,7 @@ func (t *File) WritePC(out io.Writer, pc uint64, asJSON bool) error {
 		record := PC{PC: address(pc), Row: recordOf(row, t.machine), Formula: row.Rule.String()}
 		if ok {
 			record.FDE = &FDE{
-				Section: entry.Section, Offset: address(entry.Offset), CIE: address(entry.CIE),
+				Section: entry.Section, File: t.fileOf(entry.Section), Offset: address(entry.Offset), CIE: address(entry.CIE),
 				Augmentation: entry.Augmentation, Start: address(entry.Start), End: address(entry.End),
 			}
 		}
@@ -121,9 +122,21 @@ func (t *File) WritePC(out io.Writer, pc uint64, asJSON bool) error {
 			"no FDE is about this address: the row is by the code, by Go's table of functions, or a gap")
 		return err
 	}
+	section := entry.Section
+	if file := t.fileOf(section); file != t.path {
+		section += " in " + file
+	}
 	_, err = fmt.Fprintf(out, "FDE %#x of %s, pc=%#x..%#x; CIE %#x %q\n",
-		entry.Offset, entry.Section, entry.Start, entry.End, entry.CIE, entry.Augmentation)
+		entry.Offset, section, entry.Start, entry.End, entry.CIE, entry.Augmentation)
 	return err
+}
+
+// fileOf returns the path of the file whose section is used.
+func (t *File) fileOf(section string) string {
+	if section == ".debug_frame" && t.debug.File != nil {
+		return t.debug.Path
+	}
+	return t.path
 }
 
 // rowAt returns the row of pc, limited to its page.

@@ -10,7 +10,8 @@ import (
 
 // Stats is the size of a whole table, as JSON.
 type Stats struct {
-	File string `json:"file"`
+	File      string `json:"file"`
+	DebugFile string `json:"debug_file,omitempty"` // with .debug_frame
 	unwindtable.Stats
 }
 
@@ -20,7 +21,7 @@ func (t *File) WriteStats(out io.Writer, asJSON bool) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.path, err)
 	}
-	record := Stats{t.path, s}
+	record := Stats{t.path, t.debug.Path, s}
 	if asJSON {
 		return json.NewEncoder(out).Encode(record)
 	}
@@ -33,8 +34,8 @@ func (s *Stats) write(out io.Writer) error {
 	fmt.Fprintf(out, "text            %12d bytes\n", s.TextBytes)
 	fmt.Fprintf(out, "with a rule     %12d bytes, %.3f %% of the text that is not a gap\n",
 		s.CoveredBytes, 100*float64(s.CoveredBytes)/float64(described))
-	fmt.Fprintf(out, "from the code   %12d of them, where there is no call frame information\n", s.ByAnalysis)
-	fmt.Fprintf(out, "gaps            %12d bytes, in %d ranges\n", s.GapBytes, s.Gaps)
+	s.writeSources(out)
+	fmt.Fprintf(out, "gaps            %12d bytes, in %d ranges: frame pointers are followed\n", s.GapBytes, s.Gaps)
 	fmt.Fprintf(out, "pages           %12d of %d KiB, and %d without rows\n", s.Pages, s.PageBytes>>10, s.EmptyPages)
 	fmt.Fprintf(out, "rows            %12d, a page has %d (median) to %d\n", s.Rows, s.MedianRows, s.MaxRows)
 	fmt.Fprintf(out, "wide rules      %12d\n", s.WideRules)
@@ -48,4 +49,26 @@ func (s *Stats) write(out io.Writer) error {
 		fmt.Fprintf(out, "untranslated    %12d bytes, %.4f %%: %s\n", u.Bytes, 100*u.Share, u.Reason)
 	}
 	return nil
+}
+
+// writeSources writes the sources of the rules.
+func (s *Stats) writeSources(out io.Writer) {
+	for _, source := range s.Sources {
+		switch source.Source {
+		case unwindtable.SourceEHFrame:
+			fmt.Fprintf(out, "  .eh_frame     %12d bytes, by %d FDEs\n", source.Bytes, source.Entries)
+		case unwindtable.SourceDebugFrame:
+			file := s.DebugFile
+			if file == "" {
+				file = s.File
+			}
+			fmt.Fprintf(out, "  .debug_frame  %12d bytes, by %d FDEs in %s\n", source.Bytes, source.Entries, file)
+		case unwindtable.SourceGo:
+			fmt.Fprintf(out, "  Go's table    %12d bytes, by %d functions\n", source.Bytes, source.Entries)
+		case unwindtable.SourceKnownCode:
+			fmt.Fprintf(out, "  known code    %12d bytes, where threads and programs start and signals return\n", source.Bytes)
+		case unwindtable.SourceCode:
+			fmt.Fprintf(out, "  the code      %12d bytes, where there is no call frame information\n", source.Bytes)
+		}
+	}
 }
