@@ -56,8 +56,8 @@ func TestChosenFunctions(t *testing.T) {
 		return out
 	}
 	// With one segment, addresses are offsets in the file.
-	run("gcc", "-O1", "-shared", "-fPIC", "-Wl,-z,noseparate-code", "-Wl,--version-script="+write("versions", chosenVersions),
-		"-o", library, write("chosen.c", chosenSource))
+	run("gcc", "-O1", "-shared", "-fPIC", "-Wl,-z,noseparate-code",
+		"-Wl,--version-script="+write("versions", chosenVersions), "-o", library, write("chosen.c", chosenSource))
 	run("strip", "-o", stripped, library)
 	addresses := map[string]uint64{}
 	for lines := bufio.NewScanner(bytes.NewReader(run("nm", library))); lines.Scan(); {

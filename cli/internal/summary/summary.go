@@ -108,7 +108,8 @@ func Flood(r *record.Recording) string {
 		hits *= float64(r.Profile.Period)
 	}
 	period := prime(int(min(hits/max(r.Duration.Seconds(), 0.001)/readable, probe.MaxPeriod/2)))
-	return fmt.Sprintf("there were more hits than can be read: -c %d takes one of %d, which stands for all", period, period)
+	return fmt.Sprintf("there were more hits than can be read: -c %d takes one hit of %d, which stands for all",
+		period, period)
 }
 
 // prime returns the smallest prime number above n: callers that alternate in a pattern are then all sampled.
