@@ -218,11 +218,11 @@ func TestRunRefuses(t *testing.T) {
 			"Error: reading config path \"/nowhere\": stat /nowhere: no such file or directory\n"},
 		"port in use": {[]string{"run", "--server.http.listen-addr", addr, empty},
 			"Error: cannot serve HTTP on " + addr +
-				": another program listens there; choose another address with --server.http.listen-addr\n"},
+				": another program listens on it; choose another address with --server.http.listen-addr\n"},
 		"format": {[]string{"run", "--config.format=prometheus", empty},
 			"Error: --config.format prometheus: Headwater reads River only (flow or alloy)\n"},
 		"ui prefix": {[]string{"run", "--server.http.ui-path-prefix=/{x}", empty},
-			"Error: --server.http.ui-path-prefix \"/{x}\": a path of plain characters that begins with / is needed\n"},
+			"Error: --server.http.ui-path-prefix \"/{x}\": want a path of plain characters that starts with /\n"},
 		"syntax error": {[]string{"run", free, writeConfig(t, "x = }\n")}, "expected expression, got }"},
 		"first load": {[]string{"run", free, writeConfig(t, "nope \"x\" { }\n")},
 			"\n\nError: could not perform the initial load successfully\n"},

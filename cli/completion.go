@@ -17,10 +17,10 @@ import (
 func completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Write what lets a shell complete commands, flags, PIDs and containers",
-		Long: `Writes a script for a shell to standard output. Once the shell has read it, Tab completes
-commands and flags, PIDs with the commands that they run, and names of containers. bash needs
-Debian's package bash-completion, or that of another distribution.`,
+		Short: "Write a shell script that completes commands, flags, PIDs and containers",
+		Long: `Writes a completion script for a shell to standard output. After the shell has read the script,
+Tab completes commands, flags, PIDs with their command lines, and names of containers. bash needs
+the package bash-completion of the distribution.`,
 		Example: `  headwater completion bash | sudo tee /etc/bash_completion.d/headwater >/dev/null
   headwater completion zsh | sudo tee /usr/local/share/zsh/site-functions/_headwater >/dev/null
   headwater completion fish >~/.config/fish/completions/headwater.fish`,

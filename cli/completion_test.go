@@ -34,7 +34,7 @@ func TestCompletion(t *testing.T) {
 		"format":    {[]string{"record", "-f", ""}, "pprof\nhtml\n"},
 		"event":     {[]string{"record", "-e", "off"}, "off-cpu\n"},
 		"view":      {[]string{"top", "--by", ""}, "function\nbinary\nflame\nwaits\n"},
-		"manual":    {[]string{"man", ""}, "record\tRecord what CPUs do, and write one file\n"},
+		"manual":    {[]string{"man", ""}, "record\tRecord a profile, and write it to one file\n"},
 	} {
 		stdout, stderr, code := call(t, append([]string{"__complete"}, test.args...)...)
 		require.Equal(t, 0, code, stderr)

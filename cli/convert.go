@@ -19,21 +19,20 @@ func convertCommand() *cobra.Command {
 	var server, output string
 	cmd := &cobra.Command{
 		Use:   "convert [flags] FILE | -- PROGRAM FLAGS...",
-		Short: "Make a configuration of what another profiler has",
-		Long: `Writes the configuration in River that does what the flags of ebpf-profiler (that of
-OpenTelemetry) or of parca-agent ask for. What has no equal here is said on standard
-error, a line for each flag.
+		Short: "Convert the configuration of another profiler",
+		Long: `Writes a River configuration that does the same as the flags of OpenTelemetry's ebpf-profiler
+or of parca-agent. Flags without an equivalent in Headwater are listed on standard error, one a
+line.
 
-A FILE that ends in .yaml is the configuration of an OpenTelemetry collector: its receiver
-profiling is converted, and file and line of all else are said.
+A FILE that ends in .yaml is the configuration of an OpenTelemetry collector. Its receiver profiling
+is converted. All other keys are listed with file and line.
 
-Any other FILE is a configuration of Grafana Agent in flow mode, or of Alloy. Those that consist of
-components that Headwater has run as they are: it is checked and written unchanged. Else
-the error says where and what is not known here. headwater run has the flags of alloy run
-and grafana-agent-flow run.
+Any other FILE is a configuration of Grafana Agent in flow mode, or of Alloy. If Headwater has all
+components in it, the configuration is written unchanged. Otherwise the error names the file, the
+line and the unknown component. headwater run has the flags of alloy run and grafana-agent-flow run.
 
-The exit code is 0 if all is converted or said, 1 if there were flags that are not known,
-or FILE does not run here, and 2 if nothing could be converted.`,
+The exit code is 0 if every flag was converted or listed, 1 if a flag is unknown or Headwater cannot
+run FILE, and 2 if nothing could be converted.`,
 		Example: `  headwater convert -- ebpf-profiler -collection-agent=otel:4317 -samples-per-second=99
   headwater convert --server http://pyroscope:4040 -o h.river -- parca-agent --node=web1
   headwater convert collector.yaml
@@ -44,7 +43,7 @@ or FILE does not run here, and 2 if nothing could be converted.`,
 			case cmd.ArgsLenAtDash() == 0:
 				return convertFlags(cmd, args, server, output)
 			case len(args) > 1:
-				return exitError{errors.New("name one file, or a program and its flags behind --"), exitUsage}
+				return exitError{errors.New("name one FILE, or -- followed by a program and its flags"), exitUsage}
 			case slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0])):
 				return convertYAML(cmd, args[0], server, output)
 			}
@@ -65,7 +64,7 @@ func convertFlags(cmd *cobra.Command, args []string, server, output string) erro
 	if err != nil {
 		return exitError{err, exitUsage}
 	}
-	unknown := fmt.Sprintf("%s has no such flag that is known here; it is left out", args[0])
+	unknown := fmt.Sprintf("headwater convert does not know this flag of %s, and has left it out", args[0])
 	return writeResult(cmd, made, output, "flag", unknown)
 }
 
@@ -82,7 +81,8 @@ func convertYAML(cmd *cobra.Command, file, server, output string) error {
 	if err != nil {
 		return exitError{err, exitUsage}
 	}
-	return writeResult(cmd, made, output, "key", "the receiver has no such key that is known here; it is left out")
+	const unknown = "headwater convert does not know this key of the receiver, and has left it out"
+	return writeResult(cmd, made, output, "key", unknown)
 }
 
 // writeResult writes a configuration, and reports the flags or keys without an equivalent. thing is the kind of input:
@@ -115,7 +115,7 @@ func convertFile(cmd *cobra.Command, file, output string) error {
 	}
 	if err := validate(file); err != nil {
 		printLoadError(cmd.ErrOrStderr(), err)
-		return fmt.Errorf("%s does not run here as it is", file)
+		return fmt.Errorf("Headwater cannot run %s unchanged", file)
 	}
 	if err := writeConverted(cmd.OutOrStdout(), output, text); err != nil {
 		return err

@@ -20,8 +20,8 @@ func TestConvert(t *testing.T) {
 				"-samples-per-second=99", "-disable-tls"},
 			river: []string{"= 99\n", `= "5s"`, "hotspot_enabled ", "v8_enabled ", `level = "debug"`,
 				`url = "http://p:4040"`},
-			said: []string{"-collection-agent: profiles are pushed to Pyroscope", "-t: functions of ruby are not shown",
-				"-disable-tls: "},
+			said: []string{"-collection-agent: Headwater pushes profiles to Pyroscope",
+				"-t: Headwater does not name functions of ruby", "-disable-tls: "},
 		},
 		"its defaults": {args: []string{"ebpf-profiler"}, river: []string{"= 20\n"}},
 		"Parca": {
@@ -45,7 +45,7 @@ func TestConvert(t *testing.T) {
 		},
 		"unknown": {
 			args: []string{"parca-agent", "--nodes=web1", "--new", "7", "--node=a"}, river: []string{`"node" = "a"`}, code: 1,
-			said: []string{"--nodes=web1: parca-agent has no such flag", "--new: parca-agent has no such flag",
+			said: []string{"--nodes=web1: headwater convert does not know this flag", "--new: headwater convert does not know this flag",
 				"2 flags are not known"},
 		},
 	} {
@@ -83,7 +83,7 @@ func TestConvertFile(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Empty(t, stdout)
 	require.Contains(t, stderr, "loki.write")
-	require.Contains(t, stderr, "does not run here as it is")
+	require.Contains(t, stderr, "Headwater cannot run")
 }
 
 const collector = `receivers:
@@ -111,9 +111,9 @@ func TestConvertCollector(t *testing.T) {
 	_, stderr, code := call(t, "convert", "-o", made, "--server", "http://p:4040", file)
 	require.Equal(t, 0, code, stderr)
 	require.Equal(t, []string{
-		file + ":2: otlp: only the receiver profiling is converted; the collector goes on with this one",
-		file + ":6: tracers: functions of php are not shown",
-		file + ":11: debug: profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it",
+		file + ":2: otlp: only the receiver profiling is converted; leave this receiver to the collector",
+		file + ":6: tracers: Headwater does not name functions of php",
+		file + ":11: debug: Headwater pushes profiles to Pyroscope, not to OTLP or Parca; --server names it",
 	}, strings.Split(strings.TrimSpace(stderr), "\n"))
 	river, err := os.ReadFile(made)
 	require.NoError(t, err)
@@ -129,19 +129,19 @@ func TestConvertCollector(t *testing.T) {
 	write(strings.Replace(collector, "tracers:", "tracer:", 1))
 	_, stderr, code = call(t, "convert", file)
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, file+":6: tracer: the receiver has no such key")
+	require.Contains(t, stderr, file+":6: tracer: headwater convert does not know this key of the receiver")
 	require.Contains(t, stderr, "1 key is not known")
 
 	for text, want := range map[string]string{
 		strings.Replace(collector, "50", "${env:RATE}", 1):     `:4: SamplesPerSecond: "${env:RATE}" is not a rate`,
-		strings.Replace(collector, "10s", "{}", 1):             ":5: reporter_interval: it must be a value or a list",
-		strings.Replace(collector, "otlp:", "profiling/b:", 1): ":3: profiling: there is one in line 2 already",
+		strings.Replace(collector, "10s", "{}", 1):             ":5: reporter_interval: want a value or a list",
+		strings.Replace(collector, "otlp:", "profiling/b:", 1): ":3: profiling: line 2 has a receiver profiling already",
 		"receivers: {otlp: {}}":                                "has no receiver profiling",
 		"# rules\nrelabel_configs: []":                         ":2: relabel_configs: this is a configuration of parca-agent",
 		"server: {}\nscrape_configs: []":                       ":2: scrape_configs: this is a configuration for scraping",
 		"metrics: {}":                                          ":1: metrics: this is a configuration of Grafana Agent",
 		"a: [":                                                 "c.yaml: yaml: line 1",
-		"":                                                     "is no configuration",
+		"":                                                     "is not a configuration",
 	} {
 		write(text)
 		stdout, stderr, code := call(t, "convert", file)
@@ -154,12 +154,12 @@ func TestConvertCollector(t *testing.T) {
 func TestConvertRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"requires at least 1 argument":      {},
-		`the flags of "perf" are not known`: {"--", "perf"},
+		`unknown program "perf"`:            {"--", "perf"},
 		`"record" is no flag`:               {"--", "parca-agent", "record"},
-		"-samples-per-second takes a value": {"--", "ebpf-profiler", "-samples-per-second"},
+		"-samples-per-second needs a value": {"--", "ebpf-profiler", "-samples-per-second"},
 		"-samples-per-second: \"0\" is not": {"--", "ebpf-profiler", "-samples-per-second=0"},
 		"-reporter-interval: \"x\" is not":  {"--", "ebpf-profiler", "-reporter-interval=x"},
-		`-tracers: "cobol" is no tracer`:    {"--", "ebpf-profiler", "-tracers=cobol"},
+		`-tracers: unknown tracer "cobol"`:  {"--", "ebpf-profiler", "-tracers=cobol"},
 		`"usb:x" is not a link of a probe`:  {"--", "ebpf-profiler", "-probe-link=usb:x"},
 		`"region" is not a label`:           {"--", "parca-agent", "--metadata-external-labels=region"},
 		"--server: ":                        {"--server", "p:4040", "--", "parca-agent"},

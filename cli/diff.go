@@ -40,43 +40,45 @@ func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [flags] BASE[,BASE...] NEW[,NEW...]",
 		Short: "Show which functions became more expensive between two profiles",
-		Long: `Compares two profiles function by function, and says which changed by more than chance
-explains: a profile counts samples, so every figure has an error, which is printed.
+		Long: `Compares two profiles function by function, and lists the functions that changed by more than
+chance explains. A profile counts samples, so every figure has an error. The bounds of the change
+show the error.
 
-What changed is said in two parts: all of it by one factor, which the load of the host or the
-amount of work may be the reason for, and the share of each function, which is what --per cpu
-compares. --per second and --per run are for hosts and runs that are known to be alike.
---per count=N compares what a unit of work costs, such as a request or a round: N is how many of
-them the program did while it was recorded. count=1000 says so of each file, count=1000,1200 of
-each file of BASE and each of NEW, and with more files there may be one number for each, BASE's
-first. Numbers come from the program: its log, its metrics, or what it was told to do.
+A change has two parts: one factor for the whole profile, which the load of the host or the amount
+of work may explain, and the share of each function. --per cpu compares the shares. --per second and
+--per run compare hosts and runs that are alike.
 
-BASE and NEW are profiles in pprof's format, folded stacks, or URLs of either, such as
-a download of the page of a running headwater. Runs of a program differ by more than the
-error of counting. Several profiles a side, with commas between them, show by how much,
-and differences as large as that are not called changes.
+--per count=N compares the cost of a unit of work, such as a request or a round. N is the number of
+units that the program did during the recording. count=1000 applies to each file, count=1000,1200 to
+each file of BASE and each file of NEW. With more files, there may be one number per file, BASE's
+first. The numbers come from the program: its log, its metrics, or its input.
 
-A change is certain if, with the confidence asked for, it is beyond --at-least for all
-functions that are called changed. Small changes need more samples: a longer recording,
-or a higher rate (-F 999). Functions are the same if their names and binaries are; those
-without a name are one for each binary.
+BASE and NEW are profiles in pprof's format, folded stacks, or URLs of either, such as a download
+of the page of headwater run. Runs of the same program vary by more than the error of counting.
+Several profiles a side, separated by commas, show this variation. Differences within it are not
+called changes.
 
-Profiles of this tool say how many samples their host lost. Bounds allow for those
-beyond --at-least, and a side that lost more than --max-lost is refused.
+A change is certain if it exceeds --at-least with the probability --confidence, for all listed
+functions together. Small changes need more samples: a longer recording, or a higher rate (-F 999).
+Functions are the same if their names and binaries are equal. All functions of a binary without a
+name are one entry.
 
-With --by, the values of a label are compared in place of functions: where a program runs, by
-cpu or numa_node of profiles that record --label wrote, or which of its threads.
+Profiles of Headwater contain the number of samples that their host lost. Losses above --at-least
+widen the bounds. A side that lost more than --max-lost is refused.
 
-With --output, the flame graph of both is written as one HTML file: colours show where
-they differ by more than chance, and a table has the bounds of each function.
+With --by, values of a label are compared instead of functions: CPUs (cpu) or NUMA nodes
+(numa_node) of recordings with --label, or threads (thread_name) of recordings with --threads.
 
-The exit code is 0, with --check 1 if a function became more expensive for certain, and
-2 if the profiles cannot be compared.`,
+With --output, the flame graph of both profiles is written as one HTML file. Colours mark the
+functions that differ by more than chance, and a table has the bounds of each function.
+
+The exit code is 0, 1 with --check if a function certainly became more expensive, and 2 if the
+profiles cannot be compared.`,
 		Example: `  headwater record -F 999 -d 30 -p 4711 -o before.pb.gz
   headwater diff before.pb.gz after.pb.gz
   headwater diff before.pb.gz after.pb.gz -o diff.html
   headwater diff --per run one.pb.gz two.pb.gz   # a program that did the same work twice
-  headwater diff --per count=40000,51000 before.pb.gz after.pb.gz   # requests that were served
+  headwater diff --per count=40000,51000 before.pb.gz after.pb.gz   # served requests
   headwater diff --by numa_node before.pb.gz after.pb.gz`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,18 +94,18 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.per, "per", string(o.Per), "What values are for: as a part of all that the profile counts, each "+
-		"second, the whole run, or each of N units of work, which may differ by side (cpu, second, run, count=N[,N])")
-	flags.BoolVar(&f.total, "total", false, "Compare functions with all that they call; else themselves alone")
-	flags.Float64Var(&f.confidence, "confidence", o.Confidence, "Probability that all bounds hold, below 1")
-	flags.Float64Var(&f.atLeast, "at-least", o.AtLeast, "Least change that counts, as a part of the base: 0.05 is 5 %")
-	flags.Float64Var(&f.maxLost, "max-lost", o.MaxLost, "Part of a side's samples that may be lost: 0.25 is 25 %")
-	flags.StringVarP(&f.output, "output", "o", "", "Write the flame graph of both to this file, as HTML")
-	flags.StringVar(&f.by, "by", "", "Compare values of this label, such as cpu, numa_node or thread_name")
-	flags.IntVar(&f.top, "top", 20, "Functions shown at most")
-	flags.BoolVar(&f.all, "all", false, "Show functions too whose change is not certain, with a question mark")
-	flags.BoolVar(&f.json, "json", false, "Print all functions as JSON")
-	flags.BoolVar(&f.check, "check", false, "Exit with 1 if a function became more expensive for certain")
+	flags.StringVar(&f.per, "per", string(o.Per), "compare shares of the whole profile, values per second, per run "+
+		"or per unit of work, with N units a side (cpu, second, run, count=N[,N])")
+	flags.BoolVar(&f.total, "total", false, "compare functions with their callees, instead of self values")
+	flags.Float64Var(&f.confidence, "confidence", o.Confidence, "probability that all bounds hold, below 1")
+	flags.Float64Var(&f.atLeast, "at-least", o.AtLeast, "smallest change to report, relative to the base: 0.05 is 5 %")
+	flags.Float64Var(&f.maxLost, "max-lost", o.MaxLost, "largest share of lost samples on a side: 0.25 is 25 %")
+	flags.StringVarP(&f.output, "output", "o", "", "write the flame graph of both profiles to this HTML file")
+	flags.StringVar(&f.by, "by", "", "compare values of this label, such as cpu, numa_node or thread_name")
+	flags.IntVar(&f.top, "top", 20, "maximum number of functions to show")
+	flags.BoolVar(&f.all, "all", false, "also show functions whose change is not certain, with a question mark")
+	flags.BoolVar(&f.json, "json", false, "print all functions as JSON")
+	flags.BoolVar(&f.check, "check", false, "exit with 1 if a function certainly became more expensive")
 	return cmd
 }
 
@@ -147,9 +149,9 @@ func (f *diffFlags) options(args []string) (compare.Options, error) {
 	case f.output != "" && (err != nil || format.Name != "html"):
 		return o, fmt.Errorf("--output writes HTML: name a file that ends in .html, got %q", f.output)
 	case f.by != "" && (f.output != "" || f.total):
-		return o, errors.New("--by compares no functions: leave --output and --total out")
+		return o, errors.New("--by compares values of a label, not functions: remove --output and --total")
 	case f.output != "" && f.total:
-		return o, errors.New("--output shows functions themselves and with what they call: leave --total out")
+		return o, errors.New("--output shows self and total values of functions: remove --total")
 	case args[0] == "-" && args[1] == "-":
 		return o, errors.New("only one of the profiles can be read from standard input")
 	}
@@ -206,10 +208,10 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 	scale, unit := shownUnit(r)
 	switch all := &r.All; {
 	case r.Per == compare.PerCount:
-		fmt.Fprintf(w, "\nall of it: %s, from %.4g to %.4g %s a unit of work\n", percentBetween(all), scale*all.Base,
+		fmt.Fprintf(w, "\nwhole profile: %s, from %.4g to %.4g %s per unit of work\n", percentBetween(all), scale*all.Base,
 			scale*all.New, unit)
 	case r.Factor != nil:
-		fmt.Fprintf(w, "\nall of it: %s, from %.4g to %.4g %s a second\n", percentBetween(r.Factor), r.Factor.Base,
+		fmt.Fprintf(w, "\nwhole profile: %s, from %.4g to %.4g %s per second\n", percentBetween(r.Factor), r.Factor.Base,
 			r.Factor.New, unit)
 	}
 	shown := r.Changed
@@ -313,30 +315,30 @@ func percentMore(ratio float64) string { return fmt.Sprintf("%+.0f %%", 100*(rat
 func conclusion(r *compare.Report, f *diffFlags) string {
 	_, unit := shownUnit(r)
 	values := map[compare.Per]string{
-		compare.PerSecond: unit + " for each second", compare.PerCPU: "parts of all " + unit, compare.PerRun: unit,
-		compare.PerCount: unit + " for each unit of work",
+		compare.PerSecond: unit + " per second", compare.PerCPU: "shares of all " + unit, compare.PerRun: unit,
+		compare.PerCount: unit + " per unit of work",
 	}[r.Per]
-	what := "of functions themselves alone"
+	what := "for functions without callees"
 	switch {
 	case f.by != "":
-		what = "of all functions"
+		what = "for all functions"
 	case f.total:
-		what = "of functions with all that they call"
+		what = "for functions with their callees"
 	}
 	one, many := f.things()
 	text := fmt.Sprintf("Values are %s, %s. %s\n", values, what, spread(r))
 	if n := r.Needed; n != nil && n.Times > 1 && f.by == "" {
-		text += fmt.Sprintf("It takes %d times as many profiles a side to see a change by 5 %% of %s, which has %.0f %%.\n",
-			n.Times, n.Name, 100*n.Share)
+		text += fmt.Sprintf("A 5 %% change of %s (%.0f %% of the profile) needs %d times as many profiles a side.\n",
+			n.Name, 100*n.Share, n.Times)
 	}
 	if len(r.Changed) == 0 {
-		return text + fmt.Sprintf("None of %s changed for certain by more than %g %%.",
+		return text + fmt.Sprintf("None of %s certainly changed by more than %g %%.",
 			plural(len(r.Others), one, many), 100*f.atLeast)
 	}
-	text += fmt.Sprintf("%s changed for certain by more than %g %%, of %d.",
-		plural(len(r.Changed), one, many), 100*f.atLeast, len(r.Changed)+len(r.Others))
+	text += fmt.Sprintf("%d of %s certainly changed by more than %g %%.",
+		len(r.Changed), plural(len(r.Changed)+len(r.Others), one, many), 100*f.atLeast)
 	if hidden := len(r.Changed) - f.top; hidden > 0 {
-		text += fmt.Sprintf(" %d of them are not shown; --top %d shows all.", hidden, len(r.Changed))
+		text += fmt.Sprintf(" --top %d shows the other %d.", len(r.Changed), hidden)
 	}
 	return text
 }
@@ -344,9 +346,9 @@ func conclusion(r *compare.Report, f *diffFlags) string {
 // spread says by how much runs of the same program differ.
 func spread(r *compare.Report) string {
 	if r.Spread == nil {
-		return "How much runs differ by themselves is not known of one."
+		return "One profile a side: the run-to-run variation is unknown. Pass several: a1,a2,a3 b1,b2,b3."
 	}
-	return fmt.Sprintf("Runs differ by %.1f %% by themselves.", 100**r.Spread)
+	return fmt.Sprintf("Runs of one side vary by %.1f %%.", 100**r.Spread)
 }
 
 // plural formats a count of things.

@@ -44,16 +44,16 @@ base  new   change  between          function
 0     60    new     at least +541 %  fresh
 
 `)
-	require.Contains(t, out, "2 functions changed for certain by more than 5 %, of 3.")
+	require.Contains(t, out, "2 of 3 functions certainly changed by more than 5 %.")
 
 	out, _, _ = runDiff("--per", "run", "--top", "1", base, after)
-	require.Contains(t, out, "1 of them are not shown; --top 2 shows all.")
+	require.Contains(t, out, "--top 2 shows the other 1.")
 	out, _, _ = runDiff("--per", "run", "--all", base, after)
 	require.Contains(t, out, "+0 % ?")
 	out, _, _ = runDiff("--per", "run", base, base)
-	require.Contains(t, out, "None of 2 functions changed for certain by more than 5 %.")
+	require.Contains(t, out, "None of 2 functions certainly changed by more than 5 %.")
 	out, _, _ = runDiff("--per", "run", base+","+base, base+","+base)
-	require.Contains(t, out, "Runs differ by 0.0 % by themselves.")
+	require.Contains(t, out, "Runs of one side vary by 0.0 %.")
 
 	_, code, err = runDiff("--per", "run", "--check", base, after)
 	require.Equal(t, 1, code)
@@ -65,16 +65,16 @@ base  new   change  between          function
 
 func TestDiffRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		"/none: no such file":                    {"/none", "/none"},
-		"only one of the profiles can be read":   {"-", "-"},
-		`per "year" is unknown, valid values`:    {"--per", "year", "a", "b"},
-		"confidence must be between 0 and 1":     {"--confidence", "2", "a", "b"},
-		"--top must not be negative, got -1":     {"--top", "-1", "a", "b"},
-		"the least change must not be negative":  {"--at-least", "-1", "a", "b"},
-		"the part of lost samples must be":       {"--max-lost", "1", "a", "b"},
-		`a file that ends in .html, got "x.svg"`: {"-o", "x.svg", "a", "b"},
-		"leave --total out":                      {"-o", "x.html", "--total", "a", "b"},
-		"leave --output and --total out":         {"--by", "cpu", "--total", "a", "b"},
+		"/none: no such file":                       {"/none", "/none"},
+		"only one of the profiles can be read":      {"-", "-"},
+		`per "year" is unknown, valid values`:       {"--per", "year", "a", "b"},
+		"confidence must be between 0 and 1":        {"--confidence", "2", "a", "b"},
+		"--top must not be negative, got -1":        {"--top", "-1", "a", "b"},
+		"the smallest change must not be negative":  {"--at-least", "-1", "a", "b"},
+		"the largest share of lost samples must be": {"--max-lost", "1", "a", "b"},
+		`a file that ends in .html, got "x.svg"`:    {"-o", "x.svg", "a", "b"},
+		"remove --total":                            {"-o", "x.html", "--total", "a", "b"},
+		"remove --output and --total":               {"--by", "cpu", "--total", "a", "b"},
 	} {
 		_, code, err := runDiff(args...)
 		require.ErrorContains(t, err, want)
@@ -110,8 +110,8 @@ base  new   change  between          numa_node
 0.5   0.25  -50 %   -56 % and -43 %  0
 0.5   0.75  +50 %   +36 % and +66 %  1
 
-Values are parts of all count, of all functions.`)
-	require.Contains(t, out, "2 values of numa_node changed for certain by more than 5 %, of 2.")
+Values are shares of all count, for all functions.`)
+	require.Contains(t, out, "2 of 2 values of numa_node certainly changed by more than 5 %.")
 	_, code, err := runDiff("--by", "numa_node", "--check", base, after)
 	require.Equal(t, 1, code)
 	require.ErrorContains(t, err, "1 value of numa_node became more expensive")
@@ -132,7 +132,7 @@ func TestDiffHTML(t *testing.T) {
 	require.Contains(t, out, "+30 %")
 	text, err := os.ReadFile(html)
 	require.NoError(t, err)
-	require.Contains(t, string(text), "1 function changed for certain by more than 5 %, of 2.")
+	require.Contains(t, string(text), "1 of 2 functions certainly changed by more than 5 %.")
 	_, data, _ := bytes.Cut(text, []byte(`id="flame-data">`))
 	data, _, found := bytes.Cut(data, []byte("</script>"))
 	require.True(t, found)

@@ -17,15 +17,14 @@ func doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
-		Short: "Show what this machine lacks for profiling, and what to do",
-		Long: `Looks at the kernel, its settings, the capabilities of this process, debug files, and
-the language runtimes of running processes. What is not as it should be is followed by
-what to do. Nothing is loaded and nothing is changed.
+		Short: "Check this machine for profiling, and show the remedies",
+		Long: `Checks the kernel, its settings, the capabilities of this process, debug files, and the language
+runtimes of running processes. Below each defect stands its remedy. Doctor loads no program and
+changes no setting.
 
-Run it as the user, or in the container, that is to profile.
+Run doctor as the user, or in the container, that runs the profiler.
 
-The exit code is 0 if nothing is missing that profiling needs, 1 if something is, and 2 if
-doctor could not do its work.`,
+The exit code is 0 if profiling works, 1 if a requirement is missing, and 2 if doctor itself failed.`,
 		Example: `  sudo headwater doctor
   headwater doctor --json | jq '.findings[] | select(.state != "ok")'`,
 		Args: cobra.NoArgs,
@@ -41,7 +40,7 @@ doctor could not do its work.`,
 				return exitError{err, exitUsage}
 			}
 			if report.Worst() == doctor.Bad {
-				return errors.New("profiling does not work here yet")
+				return errors.New("profiling does not work on this machine: see the lines marked missing")
 			}
 			return nil
 		},

@@ -37,13 +37,13 @@ func (e *event) Set(text string) error {
 		e.kind = kind.Wall
 		return nil
 	case "lock":
-		return errors.New("waits for locks are part of off-cpu: its samples have a label wait, which is lock for them")
+		return errors.New("use -e off-cpu, which includes waits for locks: their samples have the label wait=lock")
 	case "cycles", "instructions", "cache-misses", "branch-misses", "cpu-cycles":
-		return errors.New("hardware counters are not used; cpu samples CPU time by a timer, with and without them alike")
+		return errors.New("Headwater does not use hardware counters: use -e cpu, which samples CPU time by a timer")
 	case "minor-faults":
-		return errors.New("page-faults has minor and major ones; major-faults has those that waited for a disk")
+		return errors.New("use -e page-faults for all faults, or -e major-faults for faults that wait for a disk")
 	case "alloc":
-		return errors.New("heap samples allocations and shows those in use; page-faults shows who touches memory first")
+		return errors.New("use -e heap for allocations in use, or -e page-faults for the first touches of memory")
 	case "context-switches", "cs":
 		return e.setProbe("software:context-switches")
 	}
@@ -53,7 +53,7 @@ func (e *event) Set(text string) error {
 		}
 		return e.setProbe(text)
 	}
-	return fmt.Errorf("%q is unknown: there are cpu, off-cpu, wall, page-faults, major-faults, heap, and probes such as "+
+	return fmt.Errorf("%q is unknown: want cpu, off-cpu, wall, page-faults, major-faults, heap, or a probe such as "+
 		"%s", text, probe.Types()["uprobe"])
 }
 

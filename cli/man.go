@@ -13,9 +13,9 @@ func manCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "man [flags] [COMMAND]",
 		Short: "Write manual pages",
-		Long: `Writes the manual page of a command, or without COMMAND that of headwater itself, to
-standard output in man's own format. With --output, it writes the pages of all commands
-into a folder, which it makes if need be.`,
+		Long: `Writes the manual page of COMMAND to standard output, in man's own format. Without COMMAND, it
+writes the page of headwater itself. With --output, it writes the pages of all commands into a
+folder, and creates the folder if it does not exist.`,
 		Example: `  headwater man record | man -l -
   sudo headwater man -o /usr/local/share/man/man1`,
 		Args: cobra.MaximumNArgs(1),
@@ -32,7 +32,7 @@ into a folder, which it makes if need be.`,
 			return commandNames(cmd.Root()), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	cmd.Flags().StringVarP(&folder, "output", "o", "", "folder to write the pages of all commands to")
+	cmd.Flags().StringVarP(&folder, "output", "o", "", "write the pages of all commands into this folder")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func writeManual(cmd *cobra.Command, folder string, args []string) error {
 		return doc.GenMan(of, header, cmd.OutOrStdout())
 	}
 	if len(args) > 0 {
-		return fmt.Errorf("--output writes the pages of all commands: leave %s out", args[0])
+		return fmt.Errorf("--output writes the pages of all commands: remove %s", args[0])
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

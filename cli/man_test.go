@@ -28,14 +28,14 @@ func TestManual(t *testing.T) {
 	need.Tools(t, "man")
 	text, err := exec.Command("man", "-l", "-P", "cat", filepath.Join(folder, "headwater-record.1")).Output()
 	require.NoError(t, err)
-	require.Contains(t, string(text), "NAME\n       headwater-record - Record what CPUs do, and write one file")
+	require.Contains(t, string(text), "NAME\n       headwater-record - Record a profile, and write it to one file")
 	require.Contains(t, string(text), "-F, --freq=99      samples per second and CPU\n")
 }
 
 func TestManualRefuses(t *testing.T) {
 	for name, args := range map[string][]string{
 		`there is no command "none"`: {"man", "none"},
-		"leave record out":           {"man", "-o", t.TempDir(), "record"},
+		"remove record":              {"man", "-o", t.TempDir(), "record"},
 		"not a directory":            {"man", "-o", filepath.Join(os.DevNull, "man1")},
 	} {
 		_, stderr, code := call(t, args...)

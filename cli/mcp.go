@@ -32,15 +32,15 @@ func mcpCommand() *cobra.Command {
 	var f mcpFlags
 	cmd := &cobra.Command{
 		Use:   "mcp [flags]",
-		Short: "Let a language model look at what uses the CPU, by the Model Context Protocol",
-		Long: `Answers the Model Context Protocol on standard input and output: a client, such as an
-editor or a chat, starts this command and lets its language model call the tools top, summary,
-path_through, record, diff and stack. Each answer states how complete it is.
+		Short: "Serve profiles to a language model by the Model Context Protocol (MCP)",
+		Long: `Answers the Model Context Protocol on standard input and output. A client, such as an editor or a
+chat, starts this command. The client's language model calls the tools top, summary, path_through,
+record, diff and stack. Each answer states how complete its data is.
 
-The tools only look. Nothing is written to disk, and no program is started. A recording takes
-30 s at most; the newest 8 are kept in memory. Files and URLs are read only where --files and
---url allow it, and only profiles are shown. Whoever uses the client sees what the tools
-show: names of processes and functions, command lines, and where threads wait.
+The tools only read: they write nothing to disk and start no program. A recording takes 30 s at
+most; the newest 8 recordings stay in memory. Files and URLs are read only if --files and --url
+allow it, and only profiles are shown. The client's user sees the answers of the tools: names of
+processes and functions, command lines, and the places where threads wait.
 
 The command ends when its client closes standard input.`,
 		Example: `  headwater mcp
@@ -53,8 +53,8 @@ The command ends when its client closes standard input.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&f.files, "files", "", "let profiles in this folder, and below it, be read")
-	cmd.Flags().StringSliceVar(&f.urls, "url", nil, "let profiles be read from URLs below this one")
+	cmd.Flags().StringVar(&f.files, "files", "", "allow reading profiles in this folder and below it")
+	cmd.Flags().StringSliceVar(&f.urls, "url", nil, "allow reading profiles from URLs that start with this URL")
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func (f *mcpFlags) run(cmd *cobra.Command) error {
 		o.Files = root
 	}
 	if isTerminal(cmd.OutOrStdout()) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "headwater mcp is for programs: name it in the configuration of an MCP client")
+		fmt.Fprintln(cmd.ErrOrStderr(), "an MCP client starts headwater mcp: add it to the client's configuration")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

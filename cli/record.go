@@ -29,22 +29,22 @@ func recordCommand() *cobra.Command {
 	var f recordFlags
 	cmd := &cobra.Command{
 		Use:   "record [flags] [-- COMMAND ARGS...]",
-		Short: "Record what CPUs do, and write one file",
-		Long: `Samples CPUs for a while and writes one file: a pprof profile, or by the end of the
-file's name a flame graph and other formats. The stacks are those of headwater run:
-whole without frame pointers, with inlined functions and functions of languages.
+		Short: "Record a profile, and write it to one file",
+		Long: `Samples CPUs for a while and writes one file: a pprof profile, a flame graph, or another format,
+chosen by the end of the file's name. Stacks are whole without frame pointers. They have inlined
+functions, and functions of Python, Java and JavaScript.
 
-Choose a process (-p), a thread (-t), the whole host (-a), CPUs (-C), a control group
-(-G), a container, a systemd unit, or a COMMAND, which is recorded from its first
-instruction on together with all that it starts. The recording ends after --duration,
-with the process or command, or with Ctrl-C; the file is written in each case.
+Choose a process (-p), a thread (-t), the whole host (-a), CPUs (-C), a control group (-G), a
+container, a systemd unit, or a COMMAND. A COMMAND is recorded from its first instruction on, with
+all its child processes. The recording ends after --duration, with the process or command, or with
+Ctrl-C. In each case the file is written.
 
-At the end it prints the functions with most samples, how many stacks are whole, how
-many samples were lost, and which binaries have no names and what to install for them.
+At the end, record prints the functions with most samples, the share of whole stacks, the number of
+lost samples, and the binaries without names, with the packages that have their names.
 
-The exit code is that of COMMAND if it ended by itself, 0 if all went well, 1 if there
-were no samples, 2 if nothing could be recorded, and 130 or 143 after SIGINT or SIGTERM.
-A second signal ends it at once, without a file.`,
+The exit code is COMMAND's if COMMAND ended by itself. Otherwise it is 0 after a recording, 1 if
+there were no samples, 2 if nothing could be recorded, and 130 or 143 after SIGINT or SIGTERM. A
+second signal ends the command at once, without a file.`,
 		Example: `  headwater record -p 4711 -d 10
   headwater record -a -d 30 -o cpu.html
   headwater record -F 999 -o - -f folded -- ./program arguments | sort -k2`,
@@ -195,7 +195,7 @@ func (r *recording) create() (err error) {
 		return err
 	}
 	if r.format.Name == "pprof" && isTerminal(r.stdout) {
-		return errors.New("pprof is not for terminals: name a file with --output, or another --format")
+		return errors.New("pprof is not for terminals: name a file with --output, or choose another --format")
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (r *recording) noteAccepted() {
 }
 
 // errNoSamples says that there are no samples to write.
-var errNoSamples = errors.New("no samples: nothing of what was selected used a CPU meanwhile, so no file was written")
+var errNoSamples = errors.New("no samples: the selected processes used no CPU time, so no file was written")
 
 // noSamples returns the error for a recording without samples.
 func (r *recording) noSamples(recorded *record.Recording) error {
@@ -216,28 +216,28 @@ func (r *recording) noSamples(recorded *record.Recording) error {
 	case kind.CPU, kind.Wall:
 		return errNoSamples
 	case kind.OffCPU:
-		return fmt.Errorf("%w threads of what was selected waited, so no file was written", errNoEvents)
+		return fmt.Errorf("%w no selected thread waited, so no file was written", errNoEvents)
 	case kind.Heap:
 		if len(recorded.Paused) > 0 {
-			return fmt.Errorf("%w memory in use was recorded, so no file was written: %s, more than --heap-limit allows; 0 "+
-				"records it all the same", errNoEvents, recorded.Paused[0])
+			return fmt.Errorf("%w %s, more than --heap-limit allows, so no file was written; --heap-limit 0 removes the limit",
+				errNoEvents, recorded.Paused[0])
 		}
-		return fmt.Errorf("%w memory in use of what was selected was allocated meanwhile, so no file was written: what was "+
-			"before is not seen, nor what no malloc has allocated; a lower --period samples more", errNoEvents)
+		return fmt.Errorf("%w no sampled allocation was live at the end, so no file was written; only allocations by malloc "+
+			"during the recording are sampled: record longer, or lower --period", errNoEvents)
 	}
 	if text := summary.Dropped(recorded.Dropped); text != "" {
-		return fmt.Errorf("%w %s has a value, so no file was written: %s", errNoEvents, &r.flags.event, text)
+		return fmt.Errorf("%w no hit of %s has a value, so no file was written: %s", errNoEvents, &r.flags.event, text)
 	}
 	if text := summary.Flood(recorded); text != "" {
-		return fmt.Errorf("%w %s of what was selected was sampled, so no file was written: %s", errNoEvents,
+		return fmt.Errorf("%w the selected processes had no sampled %s, so no file was written: %s", errNoEvents,
 			&r.flags.event, text)
 	}
-	return fmt.Errorf("%w %s of what was selected was sampled, so no file was written; "+
-		"a lower --period samples more of them", errNoEvents, &r.flags.event)
+	return fmt.Errorf("%w the selected processes had no sampled %s, so no file was written; "+
+		"a lower --period samples more events", errNoEvents, &r.flags.event)
 }
 
 // errNoEvents is the start of an error about a kind of events without samples.
-var errNoEvents = errors.New("no samples: none of the")
+var errNoEvents = errors.New("no samples:")
 
 // write writes the file and the summary.
 func (r *recording) write(recorded *record.Recording) error {
@@ -334,12 +334,12 @@ func isTerminal(w io.Writer) bool {
 func (r *recording) abandon(sig syscall.Signal) {
 	switch name := r.flags.output; {
 	case r.file == nil:
-		fmt.Fprintln(r.stderr, "headwater: ended by a second signal: what was written is cut short")
+		fmt.Fprintln(r.stderr, "headwater: ended by a second signal: the output is cut short")
 	case r.file.Abandon():
 		fmt.Fprintf(r.stderr, "headwater: ended by a second signal before %s was written; the recording is lost\n",
 			name)
 	default:
-		fmt.Fprintf(r.stderr, "headwater: ended by a second signal; %s may be there without a summary\n", name)
+		fmt.Fprintf(r.stderr, "headwater: ended by a second signal; %s may exist, without a summary\n", name)
 	}
 	os.Exit(128 + int(sig))
 }

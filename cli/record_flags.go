@@ -36,28 +36,26 @@ type samplingFlags struct {
 }
 
 func (f *samplingFlags) register(flags *pflag.FlagSet) {
-	flags.UintSliceVarP(&f.pids, "pid", "p", nil, "sample these processes, and those that they start meanwhile")
-	flags.BoolVar(&f.selection.Children, "children", false, "with --pid: also sample what these processes have started "+
-		"before")
+	flags.UintSliceVarP(&f.pids, "pid", "p", nil, "sample these processes, and processes that they start later")
+	flags.BoolVar(&f.selection.Children, "children", false, "with --pid: also sample child processes that already run")
 	flags.UintSliceVarP(&f.tids, "tid", "t", nil, "sample these threads")
 	flags.BoolVarP(&f.all, "all-cpus", "a", false, "sample the whole host")
-	flags.StringVarP(&f.cpus, "cpu", "C", "", "sample what runs on these CPUs, such as 0-3,5")
-	flags.StringVarP(&f.selection.Cgroup, "cgroup", "G", "", "sample this control group and those below it")
+	flags.StringVarP(&f.cpus, "cpu", "C", "", "sample only these CPUs, such as 0-3,5")
+	flags.StringVarP(&f.selection.Cgroup, "cgroup", "G", "", "sample this control group and the groups below it")
 	flags.StringVar(&f.selection.Container, "container", "",
-		"sample this container: its ID, how that begins, or its name for Docker or Podman")
+		"sample this container: ID, ID prefix, or Docker or Podman name")
 	flags.StringVar(&f.selection.Unit, "unit", "", "sample this systemd unit")
 	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU")
 	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
-	flags.VarP(&f.event, "event", "e", "what is sampled: cpu, which is CPU time; off-cpu, which is "+
-		"time that threads wait; wall, which is both; page-faults, which is memory that is "+
-		"touched first; major-faults, which wait for a disk; heap, which is memory that programs have "+
-		"allocated and not freed; or a probe, such as uprobe:PATH:FUNCTION")
+	flags.VarP(&f.event, "event", "e", "event to sample: cpu (CPU time), off-cpu (time that threads wait), wall "+
+		"(both), page-faults (memory at its first touch), major-faults (faults that wait for a disk), heap (memory in "+
+		"use), or a probe such as uprobe:PATH:FUNCTION")
 	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "sample only the kernel part of stacks")
 	flags.BoolVarP(&f.userOnly, "user", "U", false, "sample only the user part of stacks")
 	f.inline = true
-	flags.Var(&f.inline, "inline", "show functions that were inlined into others: yes or no")
+	flags.Var(&f.inline, "inline", "show inlined functions: yes or no")
 	flags.StringVar(&f.demangle, "demangle", symbol.DemangleTemplates.String(),
-		"how names of C++ and Rust are shown: none, simplified, templates or full; "+
+		"form of C++ and Rust names: none, simplified, templates or full; "+
 			"only full shows the addresses in names of Java's hidden classes")
 }
 
@@ -104,11 +102,11 @@ func (f *samplingFlags) check() error {
 	chosen := f.chosen()
 	switch {
 	case chosen == 0 && len(f.selection.CPUs) == 0:
-		return errors.New("say what to record: -a the whole host, -p PID a process, -- COMMAND a program (see --help)")
+		return errors.New("choose what to record: -a the whole host, -p PID a process, -- COMMAND a program (see --help)")
 	case chosen > 1:
 		return errors.New("--all-cpus, --pid, --tid, control groups and a command exclude each other")
 	case f.selection.Children && len(f.pids) == 0:
-		return errors.New("--children is for --pid: a command and a control group have all their processes")
+		return errors.New("--children needs --pid: a command and a control group are recorded with all their processes")
 	case f.rate < ebpf.MinSampleRate || f.rate > ebpf.MaxSampleRate:
 		return fmt.Errorf("--freq must be between %d and %d samples per second, got %d",
 			ebpf.MinSampleRate, ebpf.MaxSampleRate, f.rate)
@@ -143,25 +141,25 @@ type recordFlags struct {
 
 func (f *recordFlags) register(flags *pflag.FlagSet) {
 	f.samplingFlags.register(flags)
-	flags.Uint64VarP(&f.period, "period", "c", 0, "with -e page-faults, major-faults or a probe: after how many of "+
-		"them one is sampled (default 256, 1 and 1); with -e heap: of how many bytes (default 524288)")
-	flags.Float64Var(&f.heapLimit, "heap-limit", 100*heap.DefaultLimit, "with -e heap: how much of its CPU time a "+
-		"program may spend on probes, in percent; beyond it, its memory is not recorded for a while; 0: any")
+	flags.Uint64VarP(&f.period, "period", "c", 0, "with -e page-faults, major-faults or a probe: sample one of this "+
+		"many events (default 256, 1 and 1); with -e heap: sample one per this many bytes (default 524288)")
+	flags.Float64Var(&f.heapLimit, "heap-limit", 100*heap.DefaultLimit, "with -e heap: largest share of a "+
+		"program's CPU time for probes, in percent; above it, its memory is not recorded for a while; 0: no limit")
 	flags.VarP((*duration)(&f.duration), "duration", "d", "how long to record, such as 10, 10s or 5m; 0s: until Ctrl-C")
 	flags.StringVarP(&f.output, "output", "o", "headwater.pb.gz", "file to write, - for standard output")
 	flags.StringVarP(&f.format, "format", "f", "",
-		"format of the file, by default as its name ends: "+strings.Join(export.Names(), ", "))
+		"format of the file (default: by the end of its name): "+strings.Join(export.Names(), ", "))
 	f.push.register(flags)
-	flags.BoolVar(&f.threads, "threads", false, "tell threads apart")
-	flags.StringSliceVar(&f.labels, "label", nil, "tell samples apart by these: cpu, numa_node; waker, with "+
-		"-e off-cpu or wall: who has ended a wait")
-	flags.BoolVar(&f.timestamps, "timestamps", false, "keep when each sample was taken, in formats that can: pprof")
+	flags.BoolVar(&f.threads, "threads", false, "keep the thread of each sample")
+	flags.StringSliceVar(&f.labels, "label", nil, "keep these labels of samples: cpu, numa_node; with -e off-cpu or wall "+
+		"also waker, the thread that ended the wait")
+	flags.BoolVar(&f.timestamps, "timestamps", false, "keep the time of each sample (format pprof)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "also print what costs names or stacks")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "also print why names or stacks are missing")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
-	flags.BoolVar(&f.noColor, "no-color", false, "accepted: nothing is coloured")
-	flags.BoolVarP(&f.callGraph, "g", "g", false, "accepted: stacks are always recorded")
-	flags.StringVar(&f.callGraphMode, "call-graph", "", "accepted: stacks need neither a mode nor frame pointers")
+	flags.BoolVar(&f.noColor, "no-color", false, "accepted without effect: the output has no colours")
+	flags.BoolVarP(&f.callGraph, "g", "g", false, "accepted without effect: stacks are always recorded")
+	flags.StringVar(&f.callGraphMode, "call-graph", "", "accepted without effect: stacks need no frame pointers")
 	flags.SetInterspersed(false) // arguments after the command's name belong to the command
 }
 
@@ -192,7 +190,7 @@ func (f *recordFlags) check() error {
 	case f.period > ebpf.MaxPeriod:
 		return fmt.Errorf("--period must be at most %d, got %d", ebpf.MaxPeriod, f.period)
 	case !(f.heapLimit >= 0 && f.heapLimit <= 100):
-		return fmt.Errorf("--heap-limit must be between 0, for any, and 100 percent, got %g", f.heapLimit)
+		return fmt.Errorf("--heap-limit must be between 0 (no limit) and 100 percent, got %g", f.heapLimit)
 	case f.timestamps && f.event.kind != kind.CPU:
 		return fmt.Errorf("--timestamps is for CPU time, not for %s", &f.event)
 	case f.duration < 0:
@@ -221,12 +219,12 @@ func parseLabels(labels []string, o *record.Options) error {
 			o.NUMANodes = true
 		case record.LabelWaker:
 			if o.Kind != kind.OffCPU && o.Kind != kind.Wall {
-				return fmt.Errorf("--label %s is of waits: add -e off-cpu or -e wall", label)
+				return fmt.Errorf("--label %s needs waits: add -e off-cpu or -e wall", label)
 			}
 			o.Wakers = true
 		default:
-			return fmt.Errorf("--label: %q is neither %s, %s nor %s",
-				label, record.LabelCPU, record.LabelNUMANode, record.LabelWaker)
+			return fmt.Errorf("--label must be %s, %s or %s, got %q",
+				record.LabelCPU, record.LabelNUMANode, record.LabelWaker, label)
 		}
 	}
 	return nil

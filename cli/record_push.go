@@ -27,13 +27,13 @@ type pushFlags struct {
 func (f *pushFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.url, "push", "", "also push the profile to Pyroscope at this URL, such as http://127.0.0.1:4040")
 	flags.StringToStringVar(&f.labels, "push-label", nil,
-		"labels that it has there, such as service_name=shop,env=test; by default a service_name that says what was recorded")
+		"labels of the pushed profile, such as service_name=shop,env=test (default: a service_name for the selection)")
 }
 
 // check returns an error for flags that can never work.
 func (f *pushFlags) check() error {
 	if f.url == "" && len(f.labels) > 0 {
-		return errors.New("--push-label is for what --push URL sends")
+		return errors.New("--push-label needs --push URL")
 	}
 	if f.url == "" {
 		return nil

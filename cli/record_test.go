@@ -22,19 +22,19 @@ func TestRecordRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "say what to record: -a the whole host, -p PID a process, -- COMMAND a program"},
+		{nil, "choose what to record: -a the whole host, -p PID a process, -- COMMAND a program"},
 		{[]string{"-a", "-p", "1"}, "exclude each other"},
 		{[]string{"-p", "1", "--", "true"}, "exclude each other"},
 		{[]string{"-a", "--push", "server:4040"}, "--push: "},
-		{[]string{"-a", "--push-label", "env=test"}, "--push-label is for what --push URL sends"},
+		{[]string{"-a", "--push-label", "env=test"}, "--push-label needs --push URL"},
 		{[]string{"-a", "--push", "http://server:4040", "--push-label", "a b=c"}, "--push-label: "},
 		{[]string{"-a", "--push", "http://server:4040", "--push-label", "shop"}, `"shop"`},
-		{[]string{"-a", "-e", "lock"}, "waits for locks are part of off-cpu"},
+		{[]string{"-a", "-e", "lock"}, "use -e off-cpu, which includes waits for locks"},
 		{[]string{"-a", "-e", "off-cpu", "-c", "7"}, "off-cpu is sampled --freq times a second"},
 		{[]string{"-a", "-e", "wall", "--timestamps"}, "--timestamps is for CPU time, not for wall"},
-		{[]string{"-a", "-e", "alloc"}, "page-faults shows who touches memory first"},
-		{[]string{"-a", "-e", "cycles"}, "hardware counters are not used"},
-		{[]string{"-a", "--event", "sched_switch"}, `"sched_switch" is unknown: there are cpu, off-cpu, wall,`},
+		{[]string{"-a", "-e", "alloc"}, "-e page-faults for the first touches of memory"},
+		{[]string{"-a", "-e", "cycles"}, "use -e cpu, which samples CPU time by a timer"},
+		{[]string{"-a", "--event", "sched_switch"}, `"sched_switch" is unknown: want cpu, off-cpu, wall,`},
 		{[]string{"-a", "-e", "uprobe:malloc"}, "want uprobe:PATH:FUNCTION[+OFFSET]"},
 		{[]string{"-a", "-e", "uprobe:/no/such/file:malloc"}, "malloc: open /no/such/file: no such file"},
 		{[]string{"-a", "-e", "sched:sched_switch", "--timestamps"}, "--timestamps is for CPU time"},
@@ -42,16 +42,16 @@ func TestRecordRefuses(t *testing.T) {
 		{[]string{"-a", "-F", "0"}, "--freq must be between 1 and 10000 samples per second, got 0"},
 		{[]string{"-a", "-F", "10001"}, "--freq must be between 1 and 10000 samples per second, got 10001"},
 		{[]string{"-a", "-d", "-1"}, "--duration must not be negative, got -1s"},
-		{[]string{"-a", "-d", "soon"}, `"soon" is no duration such as 10, 90s or 1m30s`},
+		{[]string{"-a", "-d", "soon"}, `want a duration such as 10, 90s or 1m30s, got "soon"`},
 		{[]string{"-a", "--inline=maybe"}, "want yes or no"},
 		{[]string{"-a", "--demangle=some"}, `--demangle: invalid demangle mode "some", valid values are: none,`},
 		{[]string{"-C", "3-1"}, `--cpu: "3-1" is no list of CPUs such as 0-3,5`},
 		{[]string{"-C", "0-99999999"}, `is no list of CPUs`},
 		{[]string{"-C", "0,65535"}, "there is no CPU 65535, or it is not online"},
-		{[]string{"-a", "-o", "file.flames"}, `the name "file.flames" says no format; name one with --format, or`},
+		{[]string{"-a", "-o", "file.flames"}, `the name "file.flames" has no known suffix: choose a --format, or`},
 		{[]string{"-a", "-f", "flames"}, `unknown format "flames", the formats are: pprof, html,`},
 		{[]string{"-a", "-o", "none/file.html"}, "none/file.html cannot be written: no such file or directory"},
-		{[]string{"-a", "-o", "."}, "says no format"},
+		{[]string{"-a", "-o", "."}, "has no known suffix"},
 		{[]string{"-a", "-f", "html", "-o", "."}, ". is a folder"},
 		{[]string{"-a", "--json", "-o", "-"}, "--json and --output - exclude each other"},
 		{[]string{"-d", "1", "--", "no-such-command"}, `"no-such-command": executable file not found`},
@@ -141,9 +141,9 @@ func TestFlood(t *testing.T) {
 		}
 	}
 	for want, recorded := range map[string]*record.Recording{
-		"":                                     lost(3000, 0, 1, time.Second),
-		"-c 2 takes one hit of 2, which stands":    lost(1000, 1, 1, time.Second),
-		"-c 1009 takes one hit of 1009, which ":    lost(1000, 2_999_000, 1, 3*time.Second),
+		"":                                      lost(3000, 0, 1, time.Second),
+		"-c 2 takes one hit of 2, which stands": lost(1000, 1, 1, time.Second),
+		"-c 1009 takes one hit of 1009, which ": lost(1000, 2_999_000, 1, 3*time.Second),
 		"-c 10007 takes one hit of 10007, which s": lost(100_000, 890_000, 101, 10*time.Second),
 	} {
 		text := summary.Flood(recorded)

@@ -24,8 +24,8 @@ func reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [flags] FILE",
 		Short: "Show a pprof file as text",
-		Long: `Shows where the time of a pprof file went, whoever made it: the functions with most
-samples, a tree of who calls whom, folded stacks, or the shares of the values of a label.`,
+		Long: `Shows a pprof file of any program as text: the functions with most samples, the call tree, folded
+stacks, or the shares of the values of a label.`,
 		Example: `  headwater report headwater.pb.gz
   headwater report --tree --focus '^Svc' headwater.pb.gz`,
 		Args: cobra.ExactArgs(1),
@@ -37,13 +37,13 @@ samples, a tree of who calls whom, folded stacks, or the shares of the values of
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.top, "top", 20, "show as many functions, most self first")
-	flags.BoolVar(&f.tree, "tree", false, "show functions below their callers, from a two-hundredth of all on")
+	flags.IntVar(&f.top, "top", 20, "number of functions to show, most self first")
+	flags.BoolVar(&f.tree, "tree", false, "show functions below their callers; hide subtrees below 0.5 %")
 	flags.BoolVar(&f.folded, "folded", false,
-		"show a line for each stack, with its number of samples, or their value where each has its own")
+		"show one line per stack, with its number of samples, or its value if the values of samples differ")
 	flags.StringVar(&f.by, "by", "", "show the shares of the values of this label, such as cpu, numa_node or thread_name")
-	flags.StringVar(&f.focus, "focus", "", "only samples with a function, file or binary that fits this regexp")
-	flags.StringVar(&f.ignore, "ignore", "", "only samples with none that fits this one")
+	flags.StringVar(&f.focus, "focus", "", "only samples with a function, file or binary that matches this regexp")
+	flags.StringVar(&f.ignore, "ignore", "", "only samples without a function, file or binary that matches this regexp")
 	cmd.MarkFlagsMutuallyExclusive("by", "tree", "folded")
 	cmd.MarkFlagsMutuallyExclusive("top", "tree", "folded")
 	return cmd

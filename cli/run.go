@@ -30,11 +30,11 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] PATH",
 		Short: "Run a configuration",
-		Long: `Runs the components of a River file, or of all *.river and *.alloy files of a
-folder, until it is interrupted.
+		Long: `Runs the components of a River file, or of all *.river and *.alloy files of a folder, until
+SIGINT or SIGTERM.
 
-SIGHUP, and GET or POST /-/reload, load the configuration again. If it cannot be
-loaded, the previous one keeps running.`,
+SIGHUP, and GET or POST /-/reload, load the configuration again. If that fails, the previous
+configuration keeps running.`,
 		Example: `  sudo headwater run config.river
   sudo headwater run --server.http.listen-addr 127.0.0.1:8080 /etc/headwater`,
 		Args: cobra.ExactArgs(1),
@@ -127,7 +127,7 @@ func newProgram(flags runFlags, path string, stderr io.Writer) (*program, error)
 func listen(addr string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		const advice = "another program listens there; choose another address with --server.http.listen-addr"
+		const advice = "another program listens on it; choose another address with --server.http.listen-addr"
 		return nil, fmt.Errorf("cannot serve HTTP on %s: %s", addr, advice)
 	}
 	if err != nil {
@@ -142,10 +142,10 @@ func (p *program) run(ctx context.Context) error {
 	runtimeCtx, stopRuntime := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	if err := footprint.Lower(); err != nil {
-		level.Debug(p.logger).Log("msg", "this process may run late where CPUs are busy", "err", err)
+		level.Debug(p.logger).Log("msg", "cannot raise the priority of this process: it may run late", "err", err)
 	}
 	if early.Err != nil {
-		level.Debug(p.logger).Log("msg", "pages of the executable that nothing uses are resident", "err", early.Err)
+		level.Debug(p.logger).Log("msg", "unused pages of the executable stay resident", "err", early.Err)
 	}
 	running.Go(p.serve)
 	defer running.Wait()
@@ -161,7 +161,7 @@ func (p *program) run(ctx context.Context) error {
 	}
 	running.Go(func() {
 		footprint.ReleaseMemory(ctx, footprint.LittleCPU, func(err error) {
-			level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
+			level.Debug(p.logger).Log("msg", "memory that only the start needed stays resident", "err", err)
 		})
 	})
 	level.Info(p.logger).Log("msg", "running", "config", p.path,

@@ -25,17 +25,17 @@ type runFlags struct {
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listenAddr, "server.http.listen-addr", "127.0.0.1:12345", "address to serve HTTP on")
 	flags.StringSliceVar(&f.allowedHosts, "server.http.allowed-hosts", nil,
-		"further host names to answer to, such as a reverse proxy's; * for all")
+		"further host names of this server, such as a reverse proxy's; * for all")
 	flags.StringVar(&f.uiPrefix, "server.http.ui-path-prefix", "/", "path prefix of the user interface and its API")
 	flags.BoolVar(&f.pprof, "server.http.enable-pprof", true, "serve Headwater's own profiles on /debug/pprof/")
-	flags.StringVar(&f.storagePath, "storage.path", "data-agent/", "folder in which components keep data")
+	flags.StringVar(&f.storagePath, "storage.path", "data-agent/", "folder for the data of components")
 	flags.StringVar(&f.format, "config.format", "flow", "format of the configuration: flow or alloy, which are both River")
 
 	flags.BoolVar(&f.healthy, "require-healthy", false,
 		"answer /-/ready with 503 while a component is not healthy, such as a profiler that lacks privileges")
 
 	// Headwater never reports its use, so the flag has no effect.
-	flags.Bool("disable-reporting", false, "accepted; Headwater never reports its use")
+	flags.Bool("disable-reporting", false, "accepted without effect: Headwater never reports its use")
 	for _, other := range otherFlags() {
 		other.declare(flags)
 	}
@@ -49,7 +49,7 @@ func (f *runFlags) check() error {
 		return fmt.Errorf("--config.format %s: Headwater reads River only (flow or alloy)", f.format)
 	}
 	if !strings.HasPrefix(f.uiPrefix, "/") || url.PathEscape(f.uiPrefix) != strings.ReplaceAll(f.uiPrefix, "/", "%2F") {
-		return fmt.Errorf("--server.http.ui-path-prefix %q: a path of plain characters that begins with / is needed",
+		return fmt.Errorf("--server.http.ui-path-prefix %q: want a path of plain characters that starts with /",
 			f.uiPrefix)
 	}
 	return nil

@@ -11,9 +11,9 @@ func scriptCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "script FILE",
 		Short: "Print the samples of a pprof file as perf script does",
-		Long: `Prints a line for each sample with process, thread and time, and its functions below,
-for programs that read the text of perf script. Times and threads are there if the file
-was recorded with --timestamps and --threads; they are 0 otherwise.`,
+		Long: `Prints each sample as a line with process, thread and time, and its functions below, for programs
+that read the text of perf script. Times and threads need a recording with --timestamps and
+--threads. In other files they are 0.`,
 		Example: `  headwater record -a -d 10 --threads --timestamps
   headwater script headwater.pb.gz | stackcollapse-perf.pl`,
 		Args: cobra.ExactArgs(1),

@@ -28,12 +28,12 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags] FILE...",
 		Short: "Show profile files as flame graphs in a browser",
-		Long: `Serves a web page with the flame graph of each file, and downloads in every format that
-record writes. The files are in pprof's format, whoever made them, or folded stacks. A page
-loads itself again when its file changes.
+		Long: `Serves a web page with the flame graph of each file, and downloads in every format of headwater
+record. The files are in pprof's format, from any program, or folded stacks. The page reloads when
+its file changes.
 
-The page has no password. It is served to this host alone, unless --listen names another
-address and --public allows that. Ctrl-C ends it at once.`,
+The page has no password. Only this host can open it, unless --listen names another address and
+--public allows it. Ctrl-C ends the server at once.`,
 		Example: `  headwater serve headwater.pb.gz
   headwater serve --listen 127.0.0.1:8080 before.pb.gz after.pb.gz`,
 		Args: cobra.MinimumNArgs(1),
@@ -44,8 +44,8 @@ address and --public allows that. Ctrl-C ends it at once.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4041", "address and port to serve at; port 0 takes a free one")
-	cmd.Flags().BoolVar(&f.public, "public", false, "allow an address that other hosts reach")
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4041", "address and port to serve at; port 0 picks a free port")
+	cmd.Flags().BoolVar(&f.public, "public", false, "allow an address that other hosts can reach")
 	return cmd
 }
 
@@ -89,7 +89,7 @@ func (f *serveFlags) check() error {
 	}
 	ip := net.ParseIP(host)
 	if !f.public && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--listen %s: other hosts reach that, and the page has no password; --public allows it", f.listen)
+		return fmt.Errorf("--listen %s: other hosts can reach it without a password; --public allows it", f.listen)
 	}
 	return nil
 }

@@ -27,20 +27,18 @@ func stackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stack [flags] PID|TID|--core FILE",
 		Short: "Show the stacks of all threads of a process now, without stopping it",
-		Long: `Shows the stack of each thread of a process: the kernel's part, functions of files with
-their lines where debug info has them, those that were inlined, and functions of Python,
-Java and JavaScript. With the ID of another thread than the first one of its process, it
-shows that thread alone.
+		Long: `Shows the stack of each thread of a process: functions of the kernel, functions of files with lines
+from debug info, inlined functions, and functions of Python, Java and JavaScript. With a thread ID
+other than the process ID, stack shows only this thread.
 
-A thread has its state, what it waits for, and for how long it has been on no CPU. The
-process is never stopped. A thread that waits is read while it does; if it ran meanwhile,
-it is read again. A thread that runs is sampled by a timer, up to 300 ms. A stack is
-marked [whole] if it is of one moment and reaches from the leaf to the root; else it says
-why not.
+Each thread has its state, the reason for its wait, and the time that it has been off CPU. The
+process is never stopped. A waiting thread is read while it waits; if it ran during the read, it is
+read again. A running thread is sampled by a timer, for up to 300 ms. A stack is marked [whole] if
+it is of one moment and reaches from the leaf to the root. Otherwise the mark gives the reason.
 
-With --core it shows the threads of a core file, of x86-64 or arm64. What the core does
-not have is read of the files that the process had mapped, if their build IDs are the
-same. No privileges are needed.
+With --core, stack shows the threads of a core file of x86-64 or arm64. Memory that the core lacks
+is read from the files that the process had mapped, if their build IDs are equal. This needs no
+privileges.
 
 The exit code is 0 if stacks were shown, and 2 if not.`,
 		Example: `  headwater stack 4711
@@ -67,9 +65,9 @@ The exit code is 0 if stacks were shown, and 2 if not.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "write JSON")
 	flags.BoolVar(&f.group, "group", false, "show threads with equal stacks once; not with --json")
-	flags.BoolVar(&f.inline, "inline", true, "show functions that were inlined into others")
+	flags.BoolVar(&f.inline, "inline", true, "show inlined functions")
 	flags.StringVar(&f.core, "core", "", "show the threads of this core file")
-	flags.StringVar(&f.exe, "exe", "", "with --core: the program, if it is not where the core says")
+	flags.StringVar(&f.exe, "exe", "", "with --core: the program's file, if it is not at the path in the core")
 	return cmd
 }
 
@@ -78,7 +76,7 @@ func (f *stackFlags) run(ctx context.Context, args []string, out io.Writer) erro
 	case f.json && f.group:
 		return errors.New("--json and --group exclude each other")
 	case f.exe != "" && f.core == "":
-		return errors.New("--exe is for core files: add --core FILE")
+		return errors.New("--exe needs a core file: add --core FILE")
 	}
 	report, err := f.report(ctx, args)
 	switch {

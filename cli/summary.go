@@ -30,19 +30,19 @@ func summaryCommand() *cobra.Command {
 	var f summaryFlags
 	cmd := &cobra.Command{
 		Use:   "summary [flags] [FILE|URL]",
-		Short: "Say in a few lines of plain text what uses the CPU",
-		Long: `Says what a profile shows, in text of a bounded size that can be put into an issue, a chat
-or the prompt of a language model: functions by their own time and with all that they call, by
-which callers the busiest are reached, and time by process and binary.
+		Short: "Summarize a profile in a few lines of plain text",
+		Long: `Summarizes a profile in a text of limited length, for an issue, a chat or the prompt of a language
+model: functions by self and total time, the call paths of the busiest functions, and time by
+process and binary.
 
-It begins with how complete the profile is: samples, stacks that are whole, samples that were
-lost, and time in functions without a name and why. Equal profiles have equal texts.
+The summary starts with the completeness of the profile: samples, whole stacks, lost samples, and
+time in functions without a name, with the reasons. Equal profiles have equal summaries.
 
 The profile is a file, - for standard input, or an http or https URL, in pprof's format or as
-folded stacks; or it is recorded now (-p, -a) and kept in memory.
+folded stacks. With -p or -a, it is recorded now and kept in memory.
 
 The exit code is 0, 1 if a recording has no samples, 2 if there is no profile, and 130 or 143
-after SIGINT or SIGTERM, which end a recording; what was recorded until then is shown.`,
+after SIGINT or SIGTERM. These signals end the recording, and its samples are shown.`,
 		Example: `  headwater summary headwater.pb.gz
   headwater summary -a -d 10
   headwater summary --max-lines 30 -p $(pidof java)`,
@@ -52,12 +52,12 @@ after SIGINT or SIGTERM, which end a recording; what was recorded until then is 
 		},
 	}
 	flags := cmd.Flags()
-	flags.UintSliceVarP(&f.pids, "pid", "p", nil, "record these processes, and those that they start meanwhile")
+	flags.UintSliceVarP(&f.pids, "pid", "p", nil, "record these processes, and processes that they start later")
 	flags.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole host")
 	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU of a recording")
 	f.duration = 5 * time.Second
 	flags.VarP((*duration)(&f.duration), "duration", "d", "how long to record, such as 10 or 1m")
-	flags.IntVar(&f.maxLines, "max-lines", 60, "lines of text at most")
+	flags.IntVar(&f.maxLines, "max-lines", 60, "maximum number of lines")
 	return cmd
 }
 
@@ -96,7 +96,7 @@ func (f *summaryFlags) check(args []string) error {
 	}
 	switch {
 	case sources == 0:
-		return errors.New("say of what: a FILE or URL, -p PID a process, -a the whole host (see --help)")
+		return errors.New("choose a profile: a FILE or URL, -p PID a process, -a the whole host (see --help)")
 	case sources > 1:
 		return errors.New("a file, --pid and --all-cpus exclude each other")
 	case f.rate < ebpf.MinSampleRate || f.rate > ebpf.MaxSampleRate:

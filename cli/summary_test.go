@@ -24,7 +24,7 @@ func TestSummary(t *testing.T) {
 
 func TestSummaryRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", "say of what"},
+		{"", "choose a profile"},
 		{"-a x.pb.gz", "exclude each other"},
 		{"-a -p 1", "exclude each other"},
 		{"-a -F 0", "--freq must be between"},

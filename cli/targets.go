@@ -23,9 +23,9 @@ func targetsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "targets PATH",
 		Short: "Show which target each process has, or why it has none",
-		Long: `Loads a configuration, runs its discovery components until they have found their
-targets, and shows for each pyroscope.ebpf which processes it would profile under
-which labels, and why not the others. Nothing is profiled and nothing is sent.`,
+		Long: `Loads a configuration, and runs its discovery components until they have found their targets. For
+each pyroscope.ebpf, it lists the processes to profile with their labels, and for all other
+processes the reason. Nothing is profiled and nothing is sent.`,
 		Example: `  sudo headwater targets config.river
   sudo headwater targets --all --wait 30 config.river`,
 		Args: cobra.ExactArgs(1),

@@ -61,12 +61,12 @@ func TestTargets(t *testing.T) {
 			}
 		}`, kept, dropped, missing), "--wait", "1m", "--all")
 	require.NoError(t, err, errs)
-	require.Contains(t, out, "pyroscope.ebpf.e: 3 targets: 1 containers, 1 processes, 1 that name neither")
+	require.Contains(t, out, "pyroscope.ebpf.e: 3 targets: 1 by container, 1 by process, 1 with neither")
 	row := func(pid int, rest string) { require.Regexp(t, fmt.Sprintf(`(?m)^%d +%s`, pid, rest), out) }
 	row(kept, fmt.Sprintf(`\S+ +\S+ +\{__name__="process_cpu", __process_pid__="%d", service_name="kept"\} `+
 		`by __process_pid__$`, kept))
 	row(dropped, `.*dropped by rule 1 of discovery.relabel.r \(drop \[env\] regex "dev"\)$`)
-	row(other, `.*(no container ID in its cgroup .*|its container is not among those of 1 targets): not profiled`)
+	row(other, `.*(no container ID in its cgroup .*|no target names its container): not profiled`)
 	require.Contains(t, out, "no running process for {__container_id__=")
 	require.NotContains(t, out, "NO PROCESS MATCHES")
 }
@@ -84,7 +84,7 @@ func TestTargetsOfDiscovery(t *testing.T) {
 		}`, "--wait", "5s")
 	require.NoError(t, err, errs)
 	require.Regexp(t, fmt.Sprintf(`(?m)^%d .* by __process_pid__$`, pid), out)
-	require.Contains(t, out, "discovery.docker.none has found nothing yet: ")
+	require.Contains(t, out, "discovery.docker.none has found no targets yet: ")
 	require.Contains(t, out, "/nowhere/docker.sock")
 }
 

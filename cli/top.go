@@ -40,25 +40,24 @@ func topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [flags] [-- COMMAND ARGS...]",
 		Short: "Show live where CPU time goes: by process, thread, function or binary",
-		Long: `Samples CPUs, and shows on the terminal where their time goes: by process, thread,
-function or binary, as a flame graph, and what threads wait for. Without
-flags it shows the whole host, and with a COMMAND that one, together with all that it
-starts. Keys switch, sort, filter, open what is selected and write what is shown to a
-pprof file; ? lists them.
+		Long: `Samples CPUs, and shows their time on the terminal by process, thread, function or binary, or as a
+flame graph. It also shows the waits of threads. Without flags, top shows the whole host. With a
+COMMAND, it shows the command and all its child processes. Keys switch the view, sort, filter, open
+the selected row, and write the samples to a pprof file; ? lists the keys.
 
-The second line says how much of the truth that is: samples, the share of whole stacks,
-samples that were lost, time in functions without a name, and the CPU time of this program.
+The second line is about data quality: number of samples, share of whole stacks, lost samples, time
+in functions without a name, and CPU time of top itself.
 
-With --once, -n or --json, or where standard output is no terminal, it prints plain tables.
-NO_COLOR in the environment, or --no-color, leaves out colors.
+With --once, -n or --json, or if standard output is no terminal, top prints plain tables. NO_COLOR
+in the environment, or --no-color, removes colors.
 
-COMMAND is started, and top ends with it: then what it did is printed as a table. If top
-ends first, it ends COMMAND. While the terminal shows the view, COMMAND has no input and
-its output is dropped; with plain tables its output goes to standard error.
+If COMMAND ends, top ends and prints a table of its CPU time. If top ends first, it ends COMMAND.
+While the terminal shows the view, COMMAND has no input and its output is dropped. With plain
+tables, its output goes to standard error.
 
-The exit code is that of COMMAND if it ended by itself, 0 if all went well, 1 if tables
-were printed and nothing of what was selected used a CPU, 2 if nothing could be sampled,
-and 130 or 143 after SIGINT or SIGTERM.`,
+The exit code is COMMAND's if COMMAND ended by itself. Otherwise it is 0, 1 if top printed tables
+and the selected processes used no CPU time, 2 if nothing could be sampled, and 130 or 143 after
+SIGINT or SIGTERM.`,
 		Example: `  headwater top
   headwater top -p $(pidof java) --by function
   headwater top --once --interval 10 | head -n 20
@@ -84,21 +83,22 @@ func commandAfterDashes(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || cmd.ArgsLenAtDash() == 0 {
 		return nil
 	}
-	return fmt.Errorf("%q is no flag: -p PID shows a process that runs, and -- %s starts a command", args[0], args[0])
+	return fmt.Errorf("%q is no flag: -p PID shows a running process, and -- %s starts a command", args[0], args[0])
 }
 
 func (f *topFlags) register(flags *pflag.FlagSet) {
 	f.samplingFlags.register(flags)
-	flags.Lookup("event").Usage = "what is sampled: cpu, which is CPU time, and nothing else"
-	flags.StringVar(&f.by, "by", string(top.ByProcess), "what to show at first: process, thread, function, binary, "+
+	flags.Lookup("event").Usage = "event to sample: only cpu (CPU time)"
+	flags.StringVar(&f.by, "by", string(top.ByProcess), "first view: process, thread, function, binary, "+
 		"flame or waits")
-	durationVar(flags, &f.interval, "interval", 2*time.Second, "time between two updates, or tables")
-	durationVar(flags, &f.window, "window", 30*time.Second, "show what was sampled in this time; of tables, the interval")
-	flags.VarP((*duration)(&f.duration), "duration", "d", "end after this time; a table is of all of it; 0s: do not end")
-	flags.BoolVar(&f.once, "once", false, "print one plain table, as -n 1 does")
-	flags.IntVarP(&f.tables, "tables", "n", 0, "print that many plain tables")
-	flags.IntVar(&f.rows, "rows", 40, "rows of a plain table; 0: all")
-	flags.BoolVar(&f.json, "json", false, "print each table as JSON on a line")
+	durationVar(flags, &f.interval, "interval", 2*time.Second, "time between two updates or two tables")
+	durationVar(flags, &f.window, "window", 30*time.Second,
+		"show the samples of this last period (default for tables: --interval)")
+	flags.VarP((*duration)(&f.duration), "duration", "d", "end after this time, with one table of all samples; 0s: never")
+	flags.BoolVar(&f.once, "once", false, "print one plain table, like -n 1")
+	flags.IntVarP(&f.tables, "tables", "n", 0, "print this number of plain tables")
+	flags.IntVar(&f.rows, "rows", 40, "rows in a plain table; 0: all")
+	flags.BoolVar(&f.json, "json", false, "print each table as one line of JSON")
 	flags.BoolVar(&f.noColor, "no-color", false, "use no colors")
 }
 
@@ -204,7 +204,7 @@ func (f *topFlags) check() error {
 	const shortest = 100 * time.Millisecond
 	switch by := top.By(f.by); {
 	case f.event.kind != kind.CPU:
-		return fmt.Errorf("--event: top shows CPU time; headwater record -e %s records them", &f.event)
+		return fmt.Errorf("--event: top samples only CPU time; use headwater record -e %s", &f.event)
 	case !slices.Contains(top.Views(), by):
 		return fmt.Errorf("--by must be process, thread, function, binary, flame or waits, got %q", f.by)
 	case by == top.ByFlame && f.json:

@@ -12,7 +12,7 @@ func TestTopRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"4711"}, `"4711" is no flag: -p PID shows a process that runs, and -- 4711 starts a command`},
+		{[]string{"4711"}, `"4711" is no flag: -p PID shows a running process, and -- 4711 starts a command`},
 		{[]string{"sleep", "--", "1"}, `"sleep" is no flag`},
 		{[]string{"--", "no-such-program"}, `"no-such-program": executable file not found`},
 		{[]string{"-p", "1", "--", "true"}, "exclude each other"},

@@ -16,16 +16,15 @@ func unwindTableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unwind-table [flags] FILE",
 		Short: "Show the unwind rows of an executable or library",
-		Long: `Shows the rows by which user stacks of FILE are unwound. Rows come from .eh_frame
-and .debug_frame, from Go's table of functions, or from the machine code; .debug_frame
-may be in the separate debug file. --stats shows how much each source has. A row is for
-a range of addresses. It says how to find the canonical frame address (CFA), the
-caller's frame pointer and the return address.
+		Long: `Shows the unwind rows of FILE. Rows come from .eh_frame and .debug_frame, from Go's table of
+functions, or from the machine code. .debug_frame may be in the separate debug file. --stats shows
+how much of the code each source covers. A row covers a range of addresses. It has the rules for the
+canonical frame address (CFA), the caller's frame pointer and the return address.
 
-Rules are written as "readelf --debug-dump=frames-interp" writes them: c-16 is the
-value stored 16 bytes below the CFA, s the same value as in the frame itself, u
-undefined. Text without a rule has "-": there the frame pointer is followed. A rule
-that cannot be executed is shown with the reason.`,
+Rules are written like those of "readelf --debug-dump=frames-interp": c-16 is the value stored 16
+bytes below the CFA, s the same value as in the frame itself, u undefined. Code without a rule has
+"-": there the unwinder follows the frame pointer. A rule that cannot be executed is shown with the
+reason.`,
 		Example: `  headwater unwind-table --stats /usr/bin/bash
   headwater unwind-table --pc 4011f0 ./program`,
 		Args: cobra.ExactArgs(1),
@@ -37,8 +36,8 @@ that cannot be executed is shown with the reason.`,
 		},
 	}
 	cmd.Flags().StringVar(&f.pc, "pc", "", "show only the row at this address of the file, in hexadecimal, and its FDE")
-	cmd.Flags().BoolVar(&f.stats, "stats", false, "show sizes and what could not be translated instead of rows")
-	cmd.Flags().BoolVar(&f.json, "json", false, "write JSON, one object a line")
+	cmd.Flags().BoolVar(&f.stats, "stats", false, "show sizes and untranslated ranges instead of rows")
+	cmd.Flags().BoolVar(&f.json, "json", false, "write JSON, one object per line")
 	cmd.MarkFlagsMutuallyExclusive("pc", "stats")
 	return cmd
 }

@@ -41,7 +41,7 @@ func usageError(cmd *cobra.Command, err error) error {
 		}
 		return n + " arguments"
 	})
-	return exitError{fmt.Errorf("%s\nUsage: %s\n%s --help says more", text, cmd.UseLine(), cmd.CommandPath()), exitUsage}
+	return exitError{fmt.Errorf("%s\nUsage: %s\nSee %s --help", text, cmd.UseLine(), cmd.CommandPath()), exitUsage}
 }
 
 // plainly describes the valid values of a flag, without the name of the parsing function.
@@ -94,11 +94,11 @@ func (d *duration) Set(text string) error {
 	if seconds, plain := strconv.ParseFloat(text, 64); plain == nil {
 		parsed, err = time.Duration(seconds*float64(time.Second)), nil
 		if seconds != seconds || seconds > 1e9 || seconds < -1e9 {
-			return fmt.Errorf("%s seconds are no duration", text)
+			return fmt.Errorf("%s seconds are not a valid duration", text)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%q is no duration such as 10, 90s or 1m30s", text)
+		return fmt.Errorf("want a duration such as 10, 90s or 1m30s, got %q", text)
 	}
 	*d = duration(parsed)
 	return nil

@@ -14,27 +14,27 @@ func TestUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"run"}, "Error: accepts 1 argument, received 0\nUsage: headwater run [flags] PATH\n" +
-			"headwater run --help says more\n"},
+			"See headwater run --help\n"},
 		{[]string{"run", "a", "b"}, "Error: accepts 1 argument, received 2\nUsage: headwater run [flags] PATH\n" +
-			"headwater run --help says more\n"},
+			"See headwater run --help\n"},
 		{[]string{"validate"}, "Error: requires at least 1 argument, only received 0\n" +
-			"Usage: headwater validate PATH... [flags]\nheadwater validate --help says more\n"},
+			"Usage: headwater validate PATH... [flags]\nSee headwater validate --help\n"},
 		{[]string{"fmt", "--wirte"}, "Error: unknown flag: --wirte\nUsage: headwater fmt [flags] [FILE|-]\n" +
-			"headwater fmt --help says more\n"},
-		{[]string{"verify", "--duration", "soon"}, `Error: invalid argument "soon" for "--duration" flag: "soon" is no ` +
-			"duration such as 10, 90s or 1m30s\nUsage: headwater verify [flags] [-- COMMAND ARGS...]\n" +
-			"headwater verify --help says more\n"},
+			"See headwater fmt --help\n"},
+		{[]string{"verify", "--duration", "soon"}, `Error: invalid argument "soon" for "--duration" flag: want a ` +
+			`duration such as 10, 90s or 1m30s, got "soon"` + "\nUsage: headwater verify [flags] [-- COMMAND ARGS...]\n" +
+			"See headwater verify --help\n"},
 		{[]string{"run", "--cluster.enabled=maybe", "c.river"}, "Error: --cluster.enabled must be true or false, " +
-			`got "maybe"` + "\nUsage: headwater run [flags] PATH\nheadwater run --help says more\n"},
+			`got "maybe"` + "\nUsage: headwater run [flags] PATH\nSee headwater run --help\n"},
 		{[]string{"report", "--top", "a.pb.gz"}, `Error: --top must be a number, got "a.pb.gz"` +
-			"\nUsage: headwater report [flags] FILE\nheadwater report --help says more\n"},
+			"\nUsage: headwater report [flags] FILE\nSee headwater report --help\n"},
 		{[]string{"report", "--top", "99999999999999999999", "a"}, "Error: --top must be a smaller number, " +
-			`got "99999999999999999999"` + "\nUsage: headwater report [flags] FILE\nheadwater report --help says more\n"},
+			`got "99999999999999999999"` + "\nUsage: headwater report [flags] FILE\nSee headwater report --help\n"},
 		{[]string{"halt"}, "Error: unknown command \"halt\"\nUsage: headwater [flags]\n" +
-			"headwater --help says more\n"},
-		{[]string{"verify", "top"}, "Error: a command must follow --\n"},
+			"See headwater --help\n"},
+		{[]string{"verify", "top"}, "Error: put -- before the command\n"},
 		{[]string{"verfy"}, "Error: unknown command \"verfy\", did you mean \"verify\"?\n" +
-			"Usage: headwater [flags]\nheadwater --help says more\n"},
+			"Usage: headwater [flags]\nSee headwater --help\n"},
 	} {
 		_, stderr, code := call(t, c.args...)
 		require.Equal(t, c.want, stderr, c.args)

@@ -17,10 +17,9 @@ import (
 
 func validateCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "validate PATH...",
-		Short: "Check configurations without running them",
-		Long: `Loads each file or folder as run would, with all its checks, and stops before
-anything is started.`,
+		Use:     "validate PATH...",
+		Short:   "Check configurations without running them",
+		Long:    `Loads and checks each file or folder like headwater run, but starts no component.`,
 		Example: "  headwater validate config.river",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

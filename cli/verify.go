@@ -32,24 +32,23 @@ func verifyCommand() *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify [flags] [-- COMMAND ARGS...]",
-		Short: "Measure on this machine whether stacks are right",
-		Long: `Takes samples, and lets perf record registers and stack at the same instant. Unwinds
-that copy by the DWARF and LSB specifications, and compares the two stacks frame by
-frame. The second unwinder shares no code with the profiler: it has perf events of its
-own for the mappings of processes, opens the files itself, and has its own reader and
-interpreter of call frame information, with all registers and expressions.
+		Short: "Check the stacks of this machine against a second unwinder",
+		Long: `Takes samples, and lets perf copy registers and stack at the same instant. A reference unwinder
+walks the copy by the DWARF and LSB specifications. Verify compares the two stacks frame by frame.
+The reference unwinder shares no code with the profiler: it has its own perf events for the mappings
+of processes, opens the files itself, and has its own reader and interpreter of call frame
+information, with all registers and expressions.
 
-First it prints how much could be compared, and why the rest could not. One reason is
-code without call frame information, which the profiler follows in other ways. Then it
-prints how many frames agree, which stacks are incomplete and why, and the first few in
-full. The sampled instruction itself does not count: frames are callers.
+First, verify prints how many stacks could be compared, and the reasons for the rest. One reason is
+code without call frame information, which the profiler follows in other ways. Then it prints how
+many frames agree, which stacks are incomplete with the reasons, and a few of these stacks in full.
+Frames are callers: the sampled instruction itself is not counted.
 
-With --pid, only that process and its descendants are compared. With COMMAND, only that
-program and its descendants are, until it ends or the duration is over.
+With --pid, verify compares only this process and its descendants. With COMMAND, it compares only
+this program and its descendants, until the program ends or the duration is over.
 
-The exit code is 0 if stacks are good enough, 1 if they are not (--min-agreement,
---min-complete, --min-coverage) or nothing could be compared, and 2 if verify could not
-run.`,
+The exit code is 0 if all limits hold (--min-agreement, --min-complete, --min-coverage), 1 if a
+limit is broken or no stack could be compared, and 2 if verify could not run.`,
 		Example: `  sudo headwater verify --duration 30
   sudo headwater verify --pid 4711
   sudo headwater verify --json -- ./program arguments | jq .`,
@@ -66,17 +65,17 @@ run.`,
 	}
 	flags := cmd.Flags()
 	durationVar(flags, &f.duration, "duration", 10*time.Second, "how long to compare")
-	flags.Uint32Var(&f.pid, "pid", 0, "compare this process and its descendants only")
+	flags.Uint32Var(&f.pid, "pid", 0, "compare only this process and its descendants")
 	limits := verify.DefaultLimits()
 	flags.Float64Var(&f.limits.Agreement, "min-agreement", limits.Agreement,
-		"share of compared frames that must agree, 0 to 1; frames missing from a stack do not")
+		"share of compared frames that must agree, 0 to 1; a missing frame does not agree")
 	flags.Float64Var(&f.limits.Complete, "min-complete", limits.Complete,
 		"share of user stacks that must be complete, 0 to 1")
 	flags.Float64Var(&f.limits.Coverage, "min-coverage", limits.Coverage,
-		"share of the frames found that must have been compared, 0 to 1")
+		"share of the profiler's frames that must be compared, 0 to 1")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	flags.IntVar(&f.rate, "sample-rate", 97, "samples per second and CPU")
-	flags.IntVar(&f.examples, "examples", 1, "stacks shown in full of each kind that disagrees or is incomplete")
+	flags.IntVar(&f.examples, "examples", 1, "stacks to show in full, for each kind of difference and of incomplete stack")
 	completeProcesses(cmd, "pid")
 	return cmd
 }
@@ -96,7 +95,7 @@ func (f *verifyFlags) validate(command bool) error {
 // report checks the arguments and compares stacks.
 func (f *verifyFlags) report(cmd *cobra.Command, args []string) (*verify.Report, error) {
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-		return nil, errors.New("a command must follow --")
+		return nil, errors.New("put -- before the command")
 	}
 	if err := f.validate(len(args) > 0); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{[]string{"--min-agreement", "many"}, `--min-agreement must be a number, got "many"`},
 		{[]string{"--sample-rate", "0"}, "--sample-rate must be between 1 and 10000, got 0"},
 		{[]string{"--duration", "0s"}, "--duration must be positive, got 0s"},
-		{[]string{"true"}, "a command must follow --"},
+		{[]string{"true"}, "put -- before the command"},
 	}
 	for _, test := range tests {
 		_, stderr, code := call(t, append([]string{"verify"}, test.args...)...)

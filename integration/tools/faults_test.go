@@ -119,12 +119,12 @@ func TestMajorFaults(t *testing.T) {
 func TestFaultFlags(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--period is for page-faults":            {"-c", "16"},
-		"format perf is for CPU time":            {"-e", "page-faults", "-f", "perf"},
-		"--timestamps is for CPU time":           {"-e", "major-faults", "--timestamps"},
-		"page-faults has minor and major ones":   {"-e", "minor-faults"},
-		"--period must be at most":               {"-e", "page-faults", "-c", "99999999999"},
-		"no samples: none of the page-faults of": {"-e", "page-faults", "-c", "1000000000"},
+		"--period is for page-faults":       {"-c", "16"},
+		"format perf is for CPU time":       {"-e", "page-faults", "-f", "perf"},
+		"--timestamps is for CPU time":      {"-e", "major-faults", "--timestamps"},
+		"use -e page-faults for all faults": {"-e", "minor-faults"},
+		"--period must be at most":          {"-e", "page-faults", "-c", "99999999999"},
+		"had no sampled page-faults":        {"-e", "page-faults", "-c", "1000000000"},
 	} {
 		folder, _, stderr, code := record(t, append(args, "-d", "1", "-p", fmt.Sprint(os.Getpid()))...)
 		require.NotZero(t, code, args)

@@ -40,8 +40,8 @@ func testRecordedGroups(t *testing.T) {
 		})
 	}
 	for flag, message := range map[string]string{
-		"--cgroup":    "no process is in",
-		"--unit":      `no process is in a systemd unit "nowhere"`,
+		"--cgroup":    "has no process",
+		"--unit":      `the systemd unit "nowhere" has no process`,
 		"--container": "nowhere",
 	} {
 		_, _, errs, code := record(t, flag, "nowhere", "-d", "2")

@@ -48,10 +48,10 @@ func TestLabels(t *testing.T) {
 	require.Contains(t, errs, `no sample has the label "colour"`)
 	_, errs, code = headwater(t, "record", "--label", "colour", "-a")
 	require.Equal(t, 2, code)
-	require.Contains(t, errs, `--label: "colour" is neither cpu, numa_node nor waker`)
+	require.Contains(t, errs, `--label must be cpu, numa_node or waker, got "colour"`)
 	_, errs, code = headwater(t, "record", "--label", "waker", "-a")
 	require.Equal(t, 2, code)
-	require.Contains(t, errs, `--label waker is of waits: add -e off-cpu or -e wall`)
+	require.Contains(t, errs, `--label waker needs waits: add -e off-cpu or -e wall`)
 }
 
 // headwater runs headwater.

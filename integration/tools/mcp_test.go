@@ -94,9 +94,9 @@ func TestMCPRefuses(t *testing.T) {
 		args map[string]any
 		want string
 	}{
-		{"top", map[string]any{"profile": "/etc/passwd"}, "files may not be read"},
-		{"top", map[string]any{"profile": "http://127.0.0.1:1/x"}, "may not be read"},
-		{"top", map[string]any{"profile": "recording-7"}, "is not kept; kept are: none"},
+		{"top", map[string]any{"profile": "/etc/passwd"}, "files are not allowed"},
+		{"top", map[string]any{"profile": "http://127.0.0.1:1/x"}, "is not allowed"},
+		{"top", map[string]any{"profile": "recording-7"}, "recordings are: none"},
 		{"top", map[string]any{"seconds": 1000}, "seconds must be a whole number from 1 to 30"},
 		{"top", map[string]any{"pid": 2147483647, "seconds": 1}, "2147483647"},
 		{"top", map[string]any{"colour": "red"}, "colour"},

@@ -55,14 +55,14 @@ func resolve(all []Container, text string) (string, error) {
 	begins := func(c Container) bool { return strings.HasPrefix(c.ID, text) }
 	switch at := slices.IndexFunc(all, begins); {
 	case text != "" && at >= 0 && slices.IndexFunc(all[at+1:], begins) >= 0:
-		return "", fmt.Errorf("the IDs of several containers begin with %q: write more of it", text)
+		return "", fmt.Errorf("several container IDs start with %q: use a longer prefix", text)
 	case text != "" && at >= 0:
 		return all[at].ID, nil
 	case len(named) > 0:
-		return "", fmt.Errorf("no process is in a container with the name or ID %q; names are %s", text,
+		return "", fmt.Errorf("no running container has the name %q or an ID that starts with it; names are %s", text,
 			strings.Join(named, ", "))
 	}
-	return "", fmt.Errorf("no process is in a container whose ID begins with %q, and no engine knows names", text)
+	return "", fmt.Errorf("no running container has an ID that starts with %q; Docker and Podman reported no names", text)
 }
 
 func running(ctx context.Context, fs procfs.FS, sockets []string) ([]Container, error) {

@@ -61,13 +61,13 @@ func TestResolve(t *testing.T) {
 		require.Equal(t, want, id)
 	}
 	for text, want := range map[string]string{
-		"a1": "several containers begin with", "c": `the name or ID "c"; names are web`, "": `the name or ID ""`,
+		"a1": "several container IDs start with", "c": `or an ID that starts with it; names are web`, "": `the name ""`,
 	} {
 		_, err := resolve(all, text)
 		require.ErrorContains(t, err, want)
 	}
 	_, err := resolve(nil, "web")
-	require.ErrorContains(t, err, "no engine knows names")
+	require.ErrorContains(t, err, "Docker and Podman reported no names")
 }
 
 func TestSockets(t *testing.T) {

@@ -61,7 +61,8 @@ func (s *settings) note(text string) { s.notes = append(s.notes, s.at+": "+text)
 func Flags(name, server string, args []string) (*Result, error) {
 	p, ok := programs()[path.Base(name)]
 	if !ok {
-		return nil, fmt.Errorf("the flags of %q are not known, those of %s are", name, strings.Join(Programs(), " and "))
+		return nil, fmt.Errorf("unknown program %q: headwater convert knows the flags of %s", name,
+			strings.Join(Programs(), " and "))
 	}
 	s, r := p.standard(), &Result{}
 	for len(args) > 0 {
@@ -91,7 +92,7 @@ func Flags(name, server string, args []string) (*Result, error) {
 func (s *settings) apply(known rule, value string, hasValue bool) error {
 	switch {
 	case !hasValue && !known.bare:
-		return fmt.Errorf("%s takes a value", s.at)
+		return fmt.Errorf("%s needs a value", s.at)
 	case !hasValue:
 		value = "true"
 	}
@@ -110,7 +111,7 @@ func (s *settings) apply(known rule, value string, hasValue bool) error {
 // river returns the configuration. of names the source of the settings.
 func (s *settings) river(of, server string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "// Made of %s.\n", of)
+	fmt.Fprintf(&b, "// Converted from %s.\n", of)
 	if len(s.logging) > 0 {
 		b.WriteString("logging {\n")
 		writeAligned(&b, quoted(s.logging), "\t")

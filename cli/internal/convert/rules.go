@@ -12,9 +12,10 @@ import (
 
 // Notes for several flags.
 const (
-	noOTLP    = "profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it"
-	noChance  = "this host is profiled all the time; a lower sample_rate costs less"
-	ownServer = "say what the endpoint of pyroscope.write needs: it is another server"
+	noOTLP      = "Headwater pushes profiles to Pyroscope, not to OTLP or Parca; --server names it"
+	noChance    = "Headwater profiles the host all the time; a lower sample_rate costs less"
+	ownServer   = "the server differs: set its TLS and authentication in the endpoint of pyroscope.write"
+	noVariables = "Headwater adds no variables of the environment to profiles"
 )
 
 // otel are the flags of opentelemetry-ebpf-profiler.
@@ -26,13 +27,13 @@ func otel() program {
 		"verbose": {bare: true, set: setVerbose}, "v": {bare: true, set: setVerbose},
 		"off-cpu-threshold": {set: setOffCPU}, "probe-link": {set: addProbes},
 		"probabilistic-threshold": {note: noChance}, "probabilistic-interval": {note: noChance},
-		"env-vars":               {note: "profiles have no variables of the environment"},
-		"pprof":                  {note: "headwater run --server.http.listen-addr says where its own profiles are served"},
-		"filter-min-process-age": {note: "processes are profiled from their start on"},
-		"pin-cpu-ids":            {note: "all CPUs are profiled"},
-		"send-error-frames":      {bare: true, note: "a stack that ends early says so in its root frame, always"},
-		"send-idle-frames":       {bare: true, note: "idle CPUs are not sampled"},
-		"config":                 {note: "convert that file, too: headwater convert FILE"},
+		"env-vars":               {note: noVariables},
+		"pprof":                  {note: "headwater run serves its own profiles at --server.http.listen-addr"},
+		"filter-min-process-age": {note: "Headwater profiles processes from their start on"},
+		"pin-cpu-ids":            {note: "Headwater profiles all CPUs"},
+		"send-error-frames":      {bare: true, note: "the root frame of an incomplete stack always gives the reason"},
+		"send-idle-frames":       {bare: true, note: "Headwater does not sample idle CPUs"},
+		"config":                 {note: "also convert this file: headwater convert FILE"},
 		"load-probe":             {bare: true, note: "probe_links of pyroscope.ebpf attaches probes itself"},
 	}
 	ignore(flags, false, "bpf-log-level", "frame-cache-size", "map-scale-factor", "monitor-interval",
@@ -58,16 +59,16 @@ func parca() program {
 		"remote-store-insecure-skip-verify": {bare: true, note: ownServer},
 		"remote-store-client-cert":          {note: ownServer}, "remote-store-client-key": {note: ownServer},
 		"remote-store-grpc-headers": {note: ownServer},
-		"http-address":              {note: "headwater run --server.http.listen-addr has the address"},
+		"http-address":              {note: "set the address with headwater run --server.http.listen-addr"},
 		"config-path":               {note: "write relabel_configs as rules of discovery.relabel"},
-		"include-env-var":           {note: "profiles have no variables of the environment"},
+		"include-env-var":           {note: noVariables},
 		"probe-config-file":         {note: "write its probes as probe_links of pyroscope.ebpf"},
-		"offline-mode-storage-path": {note: "nothing is kept for a later upload"},
-		"local-store-directory":     {note: "headwater record writes files"},
-		"debuginfo-directories":     {note: "debug files are looked for in /usr/lib/debug"},
+		"offline-mode-storage-path": {note: "headwater record writes profiles to files, without a server"},
+		"local-store-directory":     {note: "headwater record writes profiles to files"},
+		"debuginfo-directories":     {note: "Headwater looks for debug files in /usr/lib/debug"},
 		"enable-oom-prof":           {bare: true, note: "the block heap of pyroscope.ebpf profiles memory in use"},
 		"metadata-container-runtime-socket-path": {
-			note: "discovery.docker and discovery.kubernetes find containers",
+			note: "write a discovery.docker or discovery.kubernetes, which find containers",
 		},
 	}
 	ignore(flags, false, "memlock-rlimit", "clock-sync-interval", "profiling-label-ttl", "debuginfo-temp-dir",
@@ -124,10 +125,10 @@ func setTracers(s *settings, value string) error {
 		case here[name] != "":
 			delete(s.languages, here[name])
 		case strings.Contains(" "+strings.Join(elsewhere, " ")+" ", " "+name+" "):
-			s.note("functions of " + name + " are not shown")
+			s.note("Headwater does not name functions of " + name)
 		case name == "native", name == "go", name == "labels", name == "": // always on, or no stacks
 		default:
-			return fmt.Errorf("%q is no tracer", name)
+			return fmt.Errorf("unknown tracer %q", name)
 		}
 	}
 	return nil

@@ -14,9 +14,9 @@ const receiver = "profiling"
 
 // elsewhere describes files of other programs, by a top-level key, and how to convert them.
 var elsewhere = map[string]string{
-	"relabel_configs": "a configuration of parca-agent, whose rules are for labels of its own; write them as rules of " +
+	"relabel_configs": "a configuration of parca-agent with its own labels; write its rules as rules of " +
 		"discovery.relabel, and convert its flags: headwater convert -- parca-agent FLAGS",
-	"scrape_configs": "a configuration for scraping, as of Phlare; write a pyroscope.scrape for each job",
+	"scrape_configs": "a configuration for scraping, such as Phlare's; write a pyroscope.scrape for each job",
 	"metrics":        "a configuration of Grafana Agent in static mode, which has no profiles",
 	"logs":           "a configuration of Grafana Agent in static mode, which has no profiles",
 	"integrations":   "a configuration of Grafana Agent in static mode, which has no profiles",
@@ -24,11 +24,11 @@ var elsewhere = map[string]string{
 
 // parts says how each part of a collector's configuration is converted.
 var parts = map[string]string{
-	"receivers":  "only the receiver profiling is converted; the collector goes on with this one",
+	"receivers":  "only the receiver profiling is converted; leave this receiver to the collector",
 	"exporters":  noOTLP,
-	"processors": "write what it does to labels as rules of pyroscope.relabel",
-	"connectors": "there is none here",
-	"extensions": "there is none here",
+	"processors": "write its changes of labels as rules of pyroscope.relabel",
+	"connectors": "Headwater has no connectors",
+	"extensions": "Headwater has no extensions",
 }
 
 // YAML converts the profiling receiver in an OpenTelemetry collector's configuration to a configuration that pushes to
@@ -39,7 +39,7 @@ func YAML(file, server string, text []byte) (*Result, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s is no configuration: it has no keys", file)
+		return nil, fmt.Errorf("%s is not a configuration: it has no keys", file)
 	}
 	y := yamlFile{name: file, settings: otel().standard()}
 	if err := y.read(document.Content[0]); err != nil {
@@ -80,7 +80,7 @@ func (y *yamlFile) read(top *yaml.Node) error {
 		}
 	}
 	if y.found == 0 {
-		return fmt.Errorf("%s has no receiver %s, which is the profiler of an OpenTelemetry collector", y.name, receiver)
+		return fmt.Errorf("%s has no receiver %s, the profiler of an OpenTelemetry collector", y.name, receiver)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func isReceiver(name string) bool { return name == receiver || strings.HasPrefix
 // readReceiver reads the arguments of the profiler, which correspond to its flags.
 func (y *yamlFile) readReceiver(name, of *yaml.Node) error {
 	if y.found > 0 {
-		return fmt.Errorf("%s: there is one in line %d already; profile with one of them", y.place(name), y.found)
+		return fmt.Errorf("%s: line %d has a receiver profiling already; keep one of them", y.place(name), y.found)
 	}
 	y.found = name.Line
 	rules := otel().flags
@@ -146,7 +146,7 @@ func textOf(value *yaml.Node) (string, error) {
 		}
 		return strings.Join(all, ","), nil
 	}
-	return "", errors.New("it must be a value or a list")
+	return "", errors.New("want a value or a list")
 }
 
 // pairs iterates over the keys and values of a mapping. Other nodes have none.

@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/ebpf/record"
 )
 
-var errNoSamples = errors.New("there are no samples")
+var errNoSamples = errors.New("the profile has no samples")
 
 // Comments in profiles that this tool has recorded.
 const (

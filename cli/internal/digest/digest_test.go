@@ -94,7 +94,7 @@ functions by total (self total name binary):
    15.0%  15.0%  libx.so+0x12
     0.0%  10.0%  audit  shopd
     5.0%   5.0%  main  cron
-hot paths (function <- its caller <- ..., while more than half comes that way):
+hot paths (function <- its caller <- ..., as long as one caller has more than half):
    50.0%  price <- serve <- main
    20.0%  write <- walk <- main
    15.0%  libx.so+0x12
@@ -141,11 +141,11 @@ func TestForeign(t *testing.T) {
 		}
 	}
 	got := text(t, p, 60)
-	require.Contains(t, got, "whole stacks: not known")
-	require.Contains(t, got, "lost samples: not known")
-	require.Contains(t, got, "no names in libx.so (15.0%): the profile does not say why")
+	require.Contains(t, got, "whole stacks: unknown")
+	require.Contains(t, got, "lost samples: unknown")
+	require.Contains(t, got, "no names in libx.so (15.0%): the profile has no reason")
 	_, err := Of(profileOf(nil))
-	require.ErrorContains(t, err, "there are no samples")
+	require.ErrorContains(t, err, "the profile has no samples")
 }
 
 func TestThrough(t *testing.T) {
@@ -162,7 +162,7 @@ func TestThrough(t *testing.T) {
 	require.Contains(t, b.String(), "most frequent way up:\n   50.0%  price <- serve <- main\n")
 	b.Reset()
 	require.NoError(t, d.WriteThrough(&b, "libx.so+0x12", 60))
-	require.Contains(t, b.String(), "[not known: the stack is not whole]")
+	require.Contains(t, b.String(), "[unknown: the stack is not whole]")
 	for name, want := range map[string]string{
 		"": "name a function", "nothing": `no function of the profile has "nothing"`,
 		"r": "3 functions have \"r\" in their names; name one of them, such as: price, serve, write",

@@ -92,15 +92,15 @@ func (d *Digest) amount() string {
 
 // lines describes the completeness of the profile.
 func (c *Completeness) lines(total int64) []string {
-	samples := "samples: not known"
+	samples := "samples: unknown"
 	if c.Samples >= 0 {
 		samples = fmt.Sprintf("samples: %d", c.Samples)
 	}
-	whole := "whole stacks: not known, the profile does not mark others"
+	whole := "whole stacks: unknown, the profile does not mark incomplete stacks"
 	if c.Marked {
 		whole = "whole stacks: " + percent(total-c.Broken, total)
 	}
-	lost := "lost samples: not known"
+	lost := "lost samples: unknown"
 	if c.Due > 0 {
 		lost = fmt.Sprintf("lost samples: %d of %d due on the host", c.Lost, c.Due)
 	}
@@ -115,7 +115,7 @@ func (c *Completeness) lines(total int64) []string {
 	for _, e := range c.Binaries[:min(len(c.Binaries), shownOf)] {
 		why := c.Why[e.Name]
 		if why == "" {
-			why = "the profile does not say why"
+			why = "the profile has no reason"
 		}
 		out = append(out, fmt.Sprintf("  no names in %s (%s): %s", short(e.Name, maxName), percent(e.Self, total),
 			short(why, maxWhy)))
@@ -162,7 +162,7 @@ func (d *Digest) plain(title string, entries []Entry) []string {
 
 // paths lists the paths of calls to the functions with the most time.
 func (d *Digest) paths(most int) []string {
-	out := []string{"hot paths (function <- its caller <- ..., while more than half comes that way):"}
+	out := []string{"hot paths (function <- its caller <- ..., as long as one caller has more than half):"}
 	for _, e := range d.Functions {
 		if len(out) > most || e.Self == 0 {
 			break

@@ -94,11 +94,11 @@ func (t *through) add(s export.Stack, is map[export.Frame]bool) {
 	for !is[s.Frames[inner]] {
 		inner--
 	}
-	caller, callee := Entry{Name: "[nobody: it is the root]"}, Entry{Name: "[self]"}
+	caller, callee := Entry{Name: "[no caller: root function]"}, Entry{Name: "[self]"}
 	if outer > 0 {
 		caller = Entry{Name: s.Frames[outer-1].Name, Binary: s.Frames[outer-1].Binary}
 	} else if s.Missing != "" {
-		caller = Entry{Name: "[not known: the stack is not whole]"}
+		caller = Entry{Name: "[unknown: the stack is not whole]"}
 	}
 	if inner < len(s.Frames)-1 {
 		callee = Entry{Name: s.Frames[inner+1].Name, Binary: s.Frames[inner+1].Binary}
@@ -133,7 +133,7 @@ func (d *Digest) WriteTop(w io.Writer, by string, most int) error {
 		list = d.table("functions by self", "self", d.Functions)
 	case "process":
 		if len(d.Processes) == 0 {
-			return errors.New("the profile does not say which process its stacks are of")
+			return errors.New("the samples of the profile have no label for the process")
 		}
 		list = d.plain("processes", d.Processes)
 	case "binary":

@@ -61,7 +61,7 @@ func kernelVersion() Finding {
 func architecture() Finding {
 	f := Finding{"architecture", OK, runtime.GOARCH, ""}
 	if runtime.GOARCH != "amd64" {
-		f.State, f.Do = Warn, "use x86-64 where you can: arm64 is tested in emulation alone"
+		f.State, f.Do = Warn, "prefer x86-64: arm64 is tested only in emulation"
 	}
 	return f
 }
@@ -69,7 +69,7 @@ func architecture() Finding {
 func btf() Finding {
 	const path = "/sys/kernel/btf/vmlinux"
 	if _, err := os.Stat(path); err != nil {
-		return Finding{"BTF", Bad, err.Error(), "run a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions have; " +
+		return Finding{"BTF", Bad, err.Error(), "run a kernel with CONFIG_DEBUG_INFO_BTF=y, such as a distribution's; " +
 			"in a container, mount /sys"}
 	}
 	return Finding{"BTF", OK, path, ""}
@@ -88,7 +88,7 @@ func capabilities() Finding {
 	case err != nil:
 		return Finding{"capabilities", Bad, err.Error(), "mount /proc"}
 	case len(missing) == 0:
-		return Finding{"capabilities", OK, "all that are needed", ""}
+		return Finding{"capabilities", OK, "all required", ""}
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -108,7 +108,7 @@ func lockdown() Finding {
 	_, mode, _ := strings.Cut(string(text), "[")
 	f.Found, _, _ = strings.Cut(mode, "]")
 	if f.Found == "confidentiality" {
-		f.State, f.Do = Bad, "boot with lockdown=integrity or none: BPF may not read memory otherwise"
+		f.State, f.Do = Bad, "boot with lockdown=integrity or without lockdown: BPF must read memory"
 	}
 	return f
 }
@@ -140,9 +140,9 @@ func sampleRate() Finding {
 	f := Finding{name, OK, fmt.Sprintf("at most %d Hz", value), ""}
 	switch {
 	case err != nil:
-		f.State, f.Found, f.Do = Warn, err.Error(), "samples may be throttled"
+		f.State, f.Found, f.Do = Warn, err.Error(), "the kernel may throttle samples"
 	case value < usualRate:
-		f.State, f.Do = Warn, "sudo sysctl kernel.perf_event_max_sample_rate=100000: samples are throttled above it"
+		f.State, f.Do = Warn, "sudo sysctl kernel.perf_event_max_sample_rate=100000: the kernel throttles higher rates"
 	}
 	return f
 }
@@ -151,8 +151,8 @@ func kernelSymbols() Finding {
 	status := symbol.New(symbol.Options{}).KernelStatus()
 	f := Finding{"kernel symbols", OK, fmt.Sprintf("%d functions", status.Symbols), ""}
 	if status.Err != nil {
-		f.State, f.Found, f.Do = Warn, status.Err.Error(), "sudo sysctl kernel.kptr_restrict=1, and CAP_SYSLOG: "+
-			"kernel functions have no names otherwise"
+		f.State, f.Found, f.Do = Warn, status.Err.Error(), "sudo sysctl kernel.kptr_restrict=1, and grant CAP_SYSLOG: "+
+			"both are needed for names of kernel functions"
 	}
 	return f
 }
@@ -169,8 +169,8 @@ func memlock() Finding {
 	if limit.Cur == unix.RLIM_INFINITY || os.Geteuid() == 0 {
 		return Finding{name, OK, "no limit", ""}
 	}
-	return Finding{name, Bad, fmt.Sprintf("%d bytes, which BPF counts in before Linux 5.11", limit.Cur),
-		"LimitMEMLOCK=infinity in the systemd unit, or ulimit -l unlimited"}
+	return Finding{name, Bad, fmt.Sprintf("%d bytes; before Linux 5.11, memory of BPF counts", limit.Cur),
+		"set LimitMEMLOCK=infinity in the systemd unit, or run ulimit -l unlimited"}
 }
 
 func debugFiles() Finding {
@@ -183,9 +183,9 @@ func debugFiles() Finding {
 	case len(found) > 0:
 		return Finding{name, OK, debugfile.DefaultDir, ""}
 	case servers != "":
-		return Finding{name, OK, "debuginfod at " + servers + ", once the block debuginfod asks for it", ""}
+		return Finding{name, OK, "debuginfod at " + servers + ", if the configuration has a block debuginfod", ""}
 	}
 	return Finding{name, Warn, "none in " + debugfile.DefaultDir + ", and DEBUGINFOD_URLS is not set",
-		"install debug packages such as libc6-dbg, or set the block debuginfod: functions of stripped files have no " +
-			"names otherwise"}
+		"install debug packages such as libc6-dbg, or write the block debuginfod: they have the names of functions in " +
+			"stripped files"}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNoSamples says that the selected processes used no CPU.
-var ErrNoSamples = errors.New("no samples: nothing of what was selected used a CPU meanwhile")
+var ErrNoSamples = errors.New("no samples: the selected processes used no CPU time")
 
 // Record records the selected processes, at rate samples per second and CPU, for the duration during or until ctx is
 // done. The profile distinguishes processes, and contains its completeness. The errors are those that record.Open

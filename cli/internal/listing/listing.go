@@ -50,7 +50,12 @@ func (t *File) open() (*unwindtable.Table, error) {
 	if err := t.findDebugFile(); err != nil {
 		return nil, err
 	}
-	return unwindtable.NewWithDebugFile(t.file, t.debug.File)
+	table, err := unwindtable.NewWithDebugFile(t.file, t.debug.File)
+	if errors.Is(err, unwindtable.ErrNoUnwindInfo) {
+		const missing = "no .eh_frame, no .debug_frame, no table of Go functions: the unwinder follows frame pointers"
+		return nil, fmt.Errorf("%w: %s", unwindtable.ErrNoUnwindInfo, missing)
+	}
+	return table, err
 }
 
 // findDebugFile finds the debug file with .debug_frame, as the profiler does, unless the file itself has the section.

@@ -119,7 +119,7 @@ func (t *File) WritePC(out io.Writer, pc uint64, asJSON bool) error {
 	fmt.Fprintf(out, "\n%s\n", row.Rule)
 	if !ok {
 		_, err = fmt.Fprintln(out,
-			"no FDE is about this address: the row is by the code, by Go's table of functions, or a gap")
+			"no FDE covers this address: the row is from the code or Go's table of functions, or a gap")
 		return err
 	}
 	section := entry.Section

@@ -74,5 +74,5 @@ func (r *recordings) get(name string) (*profile.Profile, error) {
 	if len(names) == 0 {
 		names = []string{"none"}
 	}
-	return nil, fmt.Errorf("%.100q is not kept; kept are: %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no recording %.100q; recordings are: %s", name, strings.Join(names, ", "))
 }

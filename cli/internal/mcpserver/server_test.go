@@ -46,7 +46,7 @@ func TestKept(t *testing.T) {
 		require.Equal(t, fmt.Sprint("recording-", i+1), name)
 	}
 	_, err := r.get("recording-2")
-	require.ErrorContains(t, err, `"recording-2" is not kept; kept are: recording-3,`)
+	require.ErrorContains(t, err, `there is no recording "recording-2"; recordings are: recording-3,`)
 	got, err := r.get("recording-3")
 	require.NoError(t, err)
 	require.Equal(t, "samples", got.SampleType[0].Type)

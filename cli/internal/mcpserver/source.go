@@ -31,9 +31,9 @@ const (
 
 // source selects the profile for a call.
 type source struct {
-	Profile string  `json:"profile,omitempty" jsonschema:"name that record returned, file or URL; else one is recorded"`
-	PID     float64 `json:"pid,omitempty" jsonschema:"record this process; else the whole host"`
-	Seconds float64 `json:"seconds,omitempty" jsonschema:"record so long: 1 to 30, by default 5"`
+	Profile string  `json:"profile,omitempty" jsonschema:"name of a recording, file or URL; default: a new recording"`
+	PID     float64 `json:"pid,omitempty" jsonschema:"record this process; without it, the whole host"`
+	Seconds float64 `json:"seconds,omitempty" jsonschema:"seconds to record: 1 to 30, by default 5"`
 	Rate    float64 `json:"rate,omitempty" jsonschema:"samples per second and CPU: 1 to 999, by default 99"`
 }
 
@@ -43,7 +43,7 @@ func (s *Server) get(ctx context.Context, of source) (*profile.Profile, error) {
 		return s.fresh(ctx, of)
 	}
 	if of.PID != 0 || of.Seconds != 0 || of.Rate != 0 {
-		return nil, errors.New("pid, seconds and rate are for a fresh recording: leave them or profile out")
+		return nil, errors.New("pid, seconds and rate are for a fresh recording: remove them, or remove profile")
 	}
 	return s.read(ctx, of.Profile)
 }
@@ -76,7 +76,7 @@ func (s *Server) read(ctx context.Context, name string) (*profile.Profile, error
 	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
 		content, err = s.fetch(ctx, name)
 	case s.options.Files == nil:
-		return nil, fmt.Errorf("%.100q is no recording, and files may not be read: headwater mcp --files DIR allows it",
+		return nil, fmt.Errorf("%.100q is no recording, and files are not allowed: headwater mcp --files DIR allows them",
 			name)
 	default:
 		content, err = s.open(name)
@@ -145,7 +145,7 @@ func (s *Server) allowed(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%.200s may not be read: headwater mcp --url URL allows what begins with a URL", name)
+	return fmt.Errorf("reading %.200s is not allowed: headwater mcp --url URL allows URLs that start with URL", name)
 }
 
 // below reports whether a path is a folder or is inside it.

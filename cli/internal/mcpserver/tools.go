@@ -60,7 +60,7 @@ func (s *Server) summary(ctx context.Context, in summaryInput) (string, error) {
 
 type pathInput struct {
 	source
-	Function string  `json:"function" jsonschema:"name of the function, or a part of it that no other function has"`
+	Function string  `json:"function" jsonschema:"name of the function, or a unique part of it"`
 	MaxLines float64 `json:"max_lines,omitempty" jsonschema:"lines of the answer at most, 20 to 1000, by default 60"`
 }
 
@@ -82,7 +82,7 @@ func (s *Server) pathThrough(ctx context.Context, in pathInput) (string, error) 
 
 type recordInput struct {
 	PID     float64 `json:"pid,omitempty" jsonschema:"process to record; without it the whole host"`
-	Seconds float64 `json:"seconds,omitempty" jsonschema:"how long, 1 to 30, by default 5"`
+	Seconds float64 `json:"seconds,omitempty" jsonschema:"seconds to record, 1 to 30, by default 5"`
 	Rate    float64 `json:"rate,omitempty" jsonschema:"samples per second and CPU, 1 to 999, by default 99"`
 }
 
@@ -105,9 +105,9 @@ func (s *Server) record(ctx context.Context, in recordInput) (string, error) {
 }
 
 type diffInput struct {
-	Base  string  `json:"base" jsonschema:"profile of before: name that record returned, or file or URL"`
-	New   string  `json:"new" jsonschema:"profile of after, likewise"`
-	Per   string  `json:"per,omitempty" jsonschema:"cpu: parts of all (the default); second; run; count=N: a unit of work"`
+	Base  string  `json:"base" jsonschema:"earlier profile: name of a recording, file or URL"`
+	New   string  `json:"new" jsonschema:"later profile: name of a recording, file or URL"`
+	Per   string  `json:"per,omitempty" jsonschema:"cpu: shares (the default); second; run; count=N: per unit of work"`
 	Limit float64 `json:"limit,omitempty" jsonschema:"functions at most: 1 to 500, by default 20"`
 }
 
@@ -121,7 +121,7 @@ func (s *Server) diff(ctx context.Context, in diffInput) (string, error) {
 		return "", err
 	}
 	if in.Base == "" || in.New == "" {
-		return "", errors.New("base and new must not be empty: record makes profiles")
+		return "", errors.New("base and new must not be empty: each is a recording, a file or a URL")
 	}
 	var profiles [2]*profile.Profile
 	b := &strings.Builder{}

@@ -26,7 +26,7 @@ func sample() *Report {
 		}},
 		{TID: 8, Name: "pool-1", State: "sleeping", Wait: "lock", OffSeconds: seconds(0.004), Whole: true, Frames: wait},
 		{TID: 9, Name: "pool-2", State: "sleeping", Wait: "lock", OffSeconds: seconds(12.4), Whole: true, Frames: wait},
-		{TID: 10, Name: "io", State: "sleeping", Reason: "it ran each of the 12 times that its stack was read"},
+		{TID: 10, Name: "io", State: "sleeping", Reason: "the thread ran during each of 12 reads of its stack"},
 	}}
 }
 
@@ -50,7 +50,7 @@ Thread 9 "pool-2" (sleeping: lock, 12 s)
     app+0x1234
   [whole]
 Thread 10 "io" (sleeping)
-  [not whole: it ran each of the 12 times that its stack was read]
+  [not whole: the thread ran during each of 12 reads of its stack]
 `, b.String())
 }
 

@@ -101,7 +101,7 @@ func Resolve(text string) (pid, tid uint32, err error) {
 			return pid, tid, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("read /proc/%d/status: it names no process", id)
+	return 0, 0, fmt.Errorf("read /proc/%d/status: it has no Tgid", id)
 }
 
 // Take takes the stacks of all threads of a process, or only of the thread tid if it is not 0. inline says whether
@@ -134,7 +134,7 @@ func gone(pid, tid uint32) error {
 		what, id = "thread", tid
 	}
 	if _, _, err := Resolve(strconv.FormatUint(uint64(id), 10)); err == nil {
-		return fmt.Errorf("%s %d has no stack: it has ended, but its parent does not know yet, or it is hidden", what, id)
+		return fmt.Errorf("%s %d has no stack: it has ended and waits for its parent, or it is hidden", what, id)
 	}
 	return fmt.Errorf("%s %d has ended", what, id)
 }
@@ -187,9 +187,9 @@ func newThread(s *snapshot.Stack) Thread {
 	}
 	switch {
 	case s.Sample == nil:
-		t.Reason = "it runs, and no timer met it"
+		t.Reason = "the thread runs, and no timer sample hit it"
 	case s.Torn:
-		t.Reason = fmt.Sprintf("it ran each of the %d times that its stack was read", s.Tries)
+		t.Reason = fmt.Sprintf("the thread ran during each of %d reads of its stack", s.Tries)
 	case !t.Whole:
 		t.Reason = s.Sample.Outcome.String()
 	}

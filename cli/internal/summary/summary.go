@@ -75,7 +75,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 		fmt.Fprintln(&b, text)
 	}
 	for _, paused := range r.Paused {
-		fmt.Fprintf(&b, "not all memory was recorded of %s, more than --heap-limit allows\n", paused)
+		fmt.Fprintf(&b, "recording of memory paused: %s, more than --heap-limit allows\n", paused)
 	}
 	if text := Dropped(r.Dropped); text != "" {
 		fmt.Fprintln(&b, text)
@@ -134,10 +134,9 @@ func Dropped(values uint64) string {
 	case 0:
 		return ""
 	case 1:
-		return "1 value was too large to be one, and adds nothing: an int is written value=arg2:int or value=ret:int"
+		return "1 value was too large, and was ignored: for an int, write value=arg2:int or value=ret:int"
 	}
-	return fmt.Sprintf("%s values were too large to be any, and add nothing: an int is written value=arg2:int or "+
-		"value=ret:int", count(values))
+	return count(values) + " values were too large, and were ignored: for an int, write value=arg2:int or value=ret:int"
 }
 
 // LeftOut lists the child processes that were left out because they had started before, "" if there are none.
@@ -152,7 +151,7 @@ func LeftOut(all []record.Process) string {
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return "without what was started before: " + strings.Join(names, ", ") + "; --children records it, too"
+	return "not recorded: child processes that already ran: " + strings.Join(names, ", ") + "; add --children"
 }
 
 // often describes the sampling rate, or for events the number of events per sample.
@@ -236,7 +235,7 @@ func Explain(u profile.UnnamedStats) string {
 	if u.Reason != "" {
 		return strings.ReplaceAll(u.Reason, "_", " ")
 	}
-	return "why is not known"
+	return "unknown reason"
 }
 
 // writeErrors lists the causes of missing samples, stacks and names.
@@ -255,11 +254,11 @@ func (s *Summary) writeErrors(b *strings.Builder) {
 func (s *Summary) next() string {
 	switch s.Format.Name {
 	case "pprof":
-		return "headwater report " + s.File + ", or go tool pprof -http=: " + s.File
+		return "headwater serve " + s.File + ", headwater report " + s.File + ", or go tool pprof -http=: " + s.File
 	case "html", "svg":
 		return "open it in a browser"
 	default:
-		return "for " + s.Format.About
+		return s.Format.About
 	}
 }
 

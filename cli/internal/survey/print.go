@@ -19,7 +19,7 @@ func (s *Survey) Print(w io.Writer, all bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(s.waiting)) {
-		fmt.Fprintf(w, "%s has found nothing yet%s\n", id, troubleOf(s.waiting[id]))
+		fmt.Fprintf(w, "%s has found no targets yet%s\n", id, troubleOf(s.waiting[id]))
 	}
 	if len(s.profilers) == 0 {
 		_, err := fmt.Fprintln(w, "no pyroscope.ebpf in this configuration")
@@ -67,7 +67,7 @@ func printProfiler(w io.Writer, id string, settings ebpf.Settings, drops map[str
 	}
 	finder := target.NewFinder(target.Options{Targets: settings.Targets})
 	counts := finder.Counts()
-	fmt.Fprintf(w, "%s: %d targets: %d containers, %d processes, %d that name neither", id,
+	fmt.Fprintf(w, "%s: %d targets: %d by container, %d by process, %d with neither", id,
 		len(settings.Targets), counts.Containers, counts.Processes, counts.Ignored)
 	if !settings.TargetsOnly {
 		fmt.Fprint(w, "; all other processes have the default target")
@@ -75,7 +75,7 @@ func printProfiler(w io.Writer, id string, settings ebpf.Settings, drops map[str
 	fmt.Fprintln(w)
 
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "PID\tNAME\tCONTAINER\tTARGET, OR WHY NONE")
+	fmt.Fprintln(table, "PID\tNAME\tCONTAINER\tTARGET OR REASON")
 	used := map[string]bool{}
 	matched, hidden := 0, 0
 	for _, p := range processes {
@@ -92,7 +92,7 @@ func printProfiler(w io.Writer, id string, settings ebpf.Settings, drops map[str
 		return err
 	}
 	if hidden > 0 {
-		fmt.Fprintf(w, "and %d processes in no container, which no target names (--all shows them)\n", hidden)
+		fmt.Fprintf(w, "%d more processes in no container and without a target (--all lists them)\n", hidden)
 	}
 	for _, t := range finder.Targets() {
 		if !used[t.String()] {

@@ -159,11 +159,11 @@ func (v *View) nothing() string {
 	case len(v.window.parts) == 0:
 		return "sampling ..."
 	case v.filter != "":
-		return "nothing fits the filter; Esc clears it"
+		return "no row matches the filter; Esc clears it"
 	case v.by == ByWaits:
-		return "no threads: what is shown has ended, or is being looked at"
+		return "no threads: the process has ended, or its threads are being read"
 	}
-	return "no samples: nothing of this used a CPU meanwhile"
+	return "no samples: the shown processes used no CPU time"
 }
 
 func (v *View) rowLine(i int) Line {
@@ -209,23 +209,23 @@ func helpLines() []Line {
 	lines := []string{
 		"p t f b      by process, thread, function, binary; Tab goes through them",
 		"g            flame graph; i turns it over",
-		"w            what the threads of the selected process wait for, and since when;",
-		"             W shows those of all processes, the most urgent first",
-		"Enter        open: the functions of a process, thread or binary; who calls a function;",
+		"w            waits of the threads of the selected process, and their durations;",
+		"             W shows the waits of all processes, the most urgent first",
+		"Enter        open: the functions of a process, thread or binary; the callers of a function;",
 		"             in a flame graph, zoom to the box",
-		"Esc          back: clear the filter, zoom out, leave what was opened",
+		"Esc          back: clear the filter, zoom out, close the opened row",
 		"Up Down      move; PgUp, PgDn, Home and End too; j and k as well",
 		"Left Right   move in a flame graph",
 		"/            filter by a regular expression",
-		"s S          sort by the next column; the other way round",
-		"Space        pause: nothing is added until it is pressed again",
-		"c            clear what was sampled until now",
-		"r            record: write what is kept to a pprof file in the current folder",
+		"s S          sort by the next column; reverse the order",
+		"Space        pause: no samples are added until Space is pressed again",
+		"c            clear all samples",
+		"r            record: write the kept samples to a pprof file in the current folder",
 		"q Ctrl-C     quit",
 		"",
-		"CPU% is of one CPU. SELF is of the samples that end in a function, TOTAL of those that have it.",
-		"The second line says how much of the truth this is: how many stacks are whole, samples of this host",
-		"that were lost, the share of time whose function has no name, and the CPU time of this program.",
+		"CPU% is relative to one CPU. SELF counts samples that end in a function, TOTAL samples that contain it.",
+		"The second line shows data quality: share of whole stacks, lost samples of this host, share of time in",
+		"functions without a name, and CPU time of top itself.",
 	}
 	var out []Line
 	for _, text := range lines {

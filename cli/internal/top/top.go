@@ -36,7 +36,7 @@ type Tables struct {
 }
 
 // ErrNothing says that the selected processes used no CPU.
-var ErrNothing = errors.New("no samples: nothing of what was selected used a CPU meanwhile")
+var ErrNothing = errors.New("no samples: the selected processes used no CPU time")
 
 // CommandEnd says that the command has ended by itself, with this exit code; 128+n means signal n.
 type CommandEnd struct{ Code int }

@@ -182,7 +182,7 @@ func TestHonesty(t *testing.T) {
 	p := newParts(t)
 	empty.Add(p.next(nil), Now{})
 	require.Contains(t, text(empty), "0 samples  0.00 CPUs busy  - of stacks whole")
-	require.Contains(t, text(empty), "nothing of this used a CPU meanwhile")
+	require.Contains(t, text(empty), "the shown processes used no CPU time")
 }
 
 // TestFlame: boxes have the width of their share, and are below their own callers only.
@@ -254,11 +254,11 @@ func TestSortAndFilter(t *testing.T) {
 	press(v, "s", "S")
 	require.True(t, strings.HasPrefix(body(v), "    0.0    0.0 %   20.0 % sort  shopd\n"), body(v))
 	press(v, "/", "P", "r", "i", "x", "Backspace", "c", "q")
-	require.Contains(t, text(v), "nothing fits the filter")
+	require.Contains(t, text(v), "no row matches the filter")
 	press(v, "Backspace", "Enter")
 	require.Equal(t, "   30.0   40.0 %   40.0 % price  shopd", body(v))
 	press(v, "Esc", "/", "(", "0", "Enter")
-	require.Contains(t, text(v), "nothing fits the filter", "what is no regular expression stands for itself")
+	require.Contains(t, text(v), "no row matches the filter", "what is no regular expression stands for itself")
 	press(v, "Esc")
 	require.Contains(t, body(v), "sort  shopd")
 }
