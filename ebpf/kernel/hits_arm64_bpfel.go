@@ -294,6 +294,8 @@ const (
 	hitsMapWakeups        = "wakeups"
 	hitsProgHitProbe      = "hit_probe"
 	hitsProgHitTracepoint = "hit_tracepoint"
+	hitsProgPassEvent     = "pass_event"
+	hitsProgPassProbe     = "pass_probe"
 	hitsVarAbiEnums       = "abi_enums"
 	hitsVarConfig         = "config"
 	hitsVarRowChanges     = "row_changes"
@@ -343,6 +345,8 @@ type hitsSpecs struct {
 type hitsProgramSpecs struct {
 	HitProbe      *ebpf.ProgramSpec `ebpf:"hit_probe"`
 	HitTracepoint *ebpf.ProgramSpec `ebpf:"hit_tracepoint"`
+	PassEvent     *ebpf.ProgramSpec `ebpf:"pass_event"`
+	PassProbe     *ebpf.ProgramSpec `ebpf:"pass_probe"`
 }
 
 // hitsMapSpecs contains maps before they are loaded into the kernel.
@@ -426,12 +430,16 @@ type hitsVariables struct {
 type hitsPrograms struct {
 	HitProbe      *ebpf.Program `ebpf:"hit_probe"`
 	HitTracepoint *ebpf.Program `ebpf:"hit_tracepoint"`
+	PassEvent     *ebpf.Program `ebpf:"pass_event"`
+	PassProbe     *ebpf.Program `ebpf:"pass_probe"`
 }
 
 func (p *hitsPrograms) Close() error {
 	return _HitsClose(
 		p.HitProbe,
 		p.HitTracepoint,
+		p.PassEvent,
+		p.PassProbe,
 	)
 }
 

@@ -188,12 +188,8 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 			return fmt.Errorf("write hits to the buffer of CPU %d: %w", cpu, err)
 		}
 	}
-	// With a period most walks would be of hits that are not sampled. For software events, it depends on the kernel
-	// version whether the kernel takes the time before or after it runs programs.
-	if attr.Sample == 1 && place.Type != "software" {
-		if err := p.walkAt(place, opened[len(opened)-1]); err != nil {
-			return err
-		}
+	if err := p.setPrograms(place, attr.Sample, opened); err != nil {
+		return err
 	}
 	for _, event := range opened {
 		if err := event.enable(); err != nil {
@@ -203,17 +199,37 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 	return nil
 }
 
-// walkAt has BPF walk stacks at a place. The program of one event runs for the hits of all CPUs. At a function, the
-// program of the last event runs before the other events record their hits.
-func (p *Probes) walkAt(place *ProbeEvent, last *perfEvent) error {
-	if place.Type != "tracepoint" {
-		return last.setProgram(p.objects.HitProbe.FD())
+// setPrograms has BPF walk stacks at a place, and leave out the hits of ignored processes before the kernel records
+// them. At a tracepoint it leaves out none, because the kernel would record the hit for no other tool either.
+//
+// With a period most walks would be of hits that are not sampled. For software events, it depends on the kernel version
+// whether the kernel takes the time before or after it runs programs. So neither has walks.
+func (p *Probes) setPrograms(place *ProbeEvent, period uint64, events []*perfEvent) error {
+	walk := period == 1 && place.Type != "software"
+	last := events[len(events)-1]
+	if place.Type == "tracepoint" {
+		if !walk {
+			return nil
+		}
+		err := last.setProgram(p.objects.HitTracepoint.FD())
+		if errors.Is(err, unix.EEXIST) { // another probe has the program, and one walk serves both
+			return nil
+		}
+		return err
 	}
-	err := last.setProgram(p.objects.HitTracepoint.FD())
-	if errors.Is(err, unix.EEXIST) { // another probe has the program, and one walk serves both
-		return nil
+	for _, event := range events {
+		program := p.objects.PassProbe
+		switch {
+		case place.Type == "software":
+			program = p.objects.PassEvent
+		case walk && event == last: // it runs for the hits of all CPUs, before the other events record theirs
+			program = p.objects.HitProbe
+		}
+		if err := event.setProgram(program.FD()); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // id returns the kernel's ID of an event.

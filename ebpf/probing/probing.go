@@ -27,6 +27,8 @@ type Completer interface {
 	OpenProbes() (*kernel.Probes, error)
 	CatchUp(until uint64) error
 	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
+	// Ignore has the kernel leave out further hits of a process where it can, until Target is to be asked again.
+	Ignore(pid uint32)
 }
 
 // Options select the processes whose hits are sampled, and the receiver of the samples.
@@ -286,6 +288,7 @@ func (p *Prober) use(h *kernel.ProbeHit) {
 	p.note(p.options.Completer.CatchUp(h.Time)) // the process may have started since drain caught up
 	target, wanted := p.options.Target(h.PID)
 	if !wanted {
+		p.options.Completer.Ignore(h.PID)
 		return
 	}
 	value, sensible := of.value(h)

@@ -16,6 +16,7 @@ import (
 type late struct {
 	known  bool
 	times  int
+	ignore []uint32
 	caught uint64
 }
 
@@ -28,6 +29,8 @@ func (l *late) CatchUp(until uint64) error {
 	}
 	return nil
 }
+
+func (l *late) Ignore(pid uint32) { l.ignore = append(l.ignore, pid) }
 
 func (l *late) CompleteHit(*kernel.ProbeHit) *sampler.Sample {
 	return &sampler.Sample{Sample: &kernel.Sample{}}
@@ -52,6 +55,7 @@ func TestHitOfNewProcess(t *testing.T) {
 	hit(completer.caught)
 	require.Zero(t, used, "of a process that is not wanted")
 	require.Zero(t, completer.times)
+	require.Equal(t, []uint32{7}, completer.ignore)
 	after := completer.caught + 1
 	hit(after)
 	hit(after)

@@ -213,6 +213,9 @@ func (s *Sampler) SampleOnly(pids map[uint32]bool) error {
 	return nil
 }
 
+// Ignore has the kernel leave out samples and hits of a process, which Target does not want, until AskAgain.
+func (s *Sampler) Ignore(pid uint32) { s.tracker.Ignore(pid, true) }
+
 // AskAgain has Target called again for the processes that were not wanted.
 func (s *Sampler) AskAgain() { s.tracker.IgnoreNone() }
 
