@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,7 +67,8 @@ type Probes struct {
 	events map[int][]*perfEvent
 	byID   map[uint64]hitOf // by the kernel's IDs of events
 	last   int
-	lost   uint64
+	lost   uint64 // by the records of the rings
+	gone   uint64 // lost hits of events that are closed
 	hit    ProbeHit
 	walks  *walks
 }
@@ -147,8 +149,49 @@ func probeAttr() unix.PerfEventAttr {
 		Sample_regs_user:  userRegsMask,
 		Sample_stack_user: probeStack,
 		Clockid:           unix.CLOCK_MONOTONIC,
+		Read_format:       lostFormat(),
 		Bits:              unix.PerfBitUseClockID | unix.PerfBitExcludeCallchainUser | unix.PerfBitDisabled,
 	}
+}
+
+// lostFormat returns the format in which events are read: with the number of records that were lost, or 0 before Linux
+// 6.0, which does not count them by event.
+func lostFormat() uint64 {
+	const sinceVersion = 6 << 16
+	if version, err := features.LinuxVersionCode(); err != nil || version < sinceVersion {
+		return 0
+	}
+	return unix.PERF_FORMAT_LOST
+}
+
+// lost returns how many records of the event were lost, in kernels that count them: 0 in others.
+func (e *perfEvent) lost() (uint64, error) {
+	if lostFormat() == 0 {
+		return 0, nil
+	}
+	var b [16]byte // value, lost
+	if n, err := unix.Read(e.fd, b[:]); err != nil || n != len(b) {
+		return 0, fmt.Errorf("read the lost hits of CPU %d: %d bytes, %w", e.cpu, n, err)
+	}
+	return binary.NativeEndian.Uint64(b[8:]), nil
+}
+
+// Lost returns how many hits were lost since OpenProbes because a buffer was full. Read returns only the losses before
+// the last hit of each buffer, and so does Lost before Linux 6.0.
+func (p *Probes) Lost() (uint64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum := p.gone
+	for _, events := range p.events {
+		for _, event := range events {
+			lost, err := event.lost()
+			if err != nil {
+				return p.lost, err
+			}
+			sum += lost
+		}
+	}
+	return max(sum, p.lost), nil
 }
 
 // Add starts sampling a probe at all its places, and returns its number. If it fails, it leaves no events.
@@ -251,7 +294,9 @@ func (p *Probes) Remove(probe int) error {
 func (p *Probes) remove(probe int) error {
 	var errs []error
 	for _, event := range p.events[probe] {
-		errs = append(errs, event.close())
+		lost, err := event.lost()
+		p.gone += lost
+		errs = append(errs, err, event.close())
 	}
 	delete(p.events, probe)
 	for id, of := range p.byID {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/probe"
 	"github.com/headwater/headwater/ebpf/sampler"
@@ -73,6 +74,41 @@ func TestFloodOfOthers(t *testing.T) {
 			require.Zero(t, read(&others))
 		})
 	}
+}
+
+// TestLostHits: each hit is a sample or counts as lost, also a hit after which none had room.
+func TestLostHits(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	var host unix.Utsname
+	require.NoError(t, unix.Uname(&host))
+	if release := unix.ByteSliceToString(host.Release[:]); release[0] < '6' {
+		need.Missing(t, "Linux 6.0, which counts lost records by event")
+	}
+	program := compileC(t, "testdata/flood.c", "flood")
+	link, err := probe.Parse("uprobe:" + program + ":work")
+	require.NoError(t, err)
+	running := startFlood(t, program)
+	var samples uint64
+	p := New(Options{
+		Completer: openSampler(t),
+		Target:    func(pid uint32) (*target.Target, bool) { return nil, pid == running.pid },
+		Use:       func(*sampler.Sample) { samples++ },
+	})
+	defer p.Stop()
+	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	const calls = 20_000
+	for n := uint64(1); n <= 3; n++ {
+		p.mu.Lock() // no hit is read meanwhile
+		running.calls(t, calls)
+		p.mu.Unlock()
+		p.Flush()
+		lost := p.Stats().Lost
+		require.NotZero(t, lost)
+		require.Equal(t, n*calls, samples+lost)
+	}
+	p.Update(Config{})
+	require.Equal(t, uint64(3*calls), samples+p.Stats().Lost, "without the probe")
 }
 
 // flood is a process that calls a function as often as it is told.

@@ -261,11 +261,16 @@ func (p *Prober) read(probes *kernel.Probes) {
 	}
 }
 
-// Flush hands all hits until now to Use.
+// Flush hands all hits until now to Use, and counts the lost ones.
 func (p *Prober) Flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drain()
+	if p.probes != nil {
+		lost, err := p.probes.Lost()
+		p.stats.Lost = max(p.stats.Lost, p.lost+lost)
+		p.note(err)
+	}
 }
 
 // drain hands hits to Use. The caller holds p.mu.
@@ -275,7 +280,7 @@ func (p *Prober) drain() {
 	}
 	p.note(p.options.Completer.CatchUp(clock.Monotonic()))
 	lost, err := p.probes.Read(p.use)
-	p.stats.Lost = p.lost + lost
+	p.stats.Lost = max(p.stats.Lost, p.lost+lost)
 	p.note(err)
 }
 
