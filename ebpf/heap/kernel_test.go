@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,9 +23,48 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
+// wrapper is a library whose allocator calls the next one.
+const wrapper = `
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+static void *(*next_malloc)(size_t), *(*next_realloc)(void *, size_t);
+static void (*next_free)(void *);
+long calls;
+__attribute__((constructor)) static void find(void)
+{
+	next_malloc = dlsym(RTLD_NEXT, "malloc");
+	next_realloc = dlsym(RTLD_NEXT, "realloc");
+	next_free = dlsym(RTLD_NEXT, "free");
+}
+void *malloc(size_t n)
+{
+	if (!next_malloc)
+		find();
+	void *block = next_malloc(n);
+	calls++;
+	return block;
+}
+void *realloc(void *old, size_t n)
+{
+	if (!next_realloc)
+		find();
+	void *block = next_realloc(old, n);
+	calls++;
+	return block;
+}
+void free(void *block)
+{
+	if (!next_free)
+		find();
+	next_free(block);
+	calls++;
+}
+`
+
 // TestMemoryInUse: a program allocates by all functions of C, and frees most of the memory. As much is in use as its
-// allocator says, with whole stacks; with the C library, and with one inside of the program. After the program has
-// ended, no memory is in use.
+// allocator says, with whole stacks; with the C library, with one inside of the program, and with allocators that call
+// the one of the C library. After the program has ended, no memory is in use.
 func TestMemoryInUse(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")
@@ -36,6 +77,16 @@ func TestMemoryInUse(t *testing.T) {
 			checkLeak(t, program)
 		})
 	}
+	program := filepath.Join(t.TempDir(), "hwleaks")
+	out, err := exec.Command("gcc", "-O1", "-g", "-pthread", "-o", program,
+		"../../integration/tools/testdata/leaks.c").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	library := filepath.Join(t.TempDir(), "wrapper.so")
+	cmd := exec.Command("gcc", "-O1", "-shared", "-fPIC", "-x", "c", "-o", library, "-")
+	cmd.Stdin = strings.NewReader(wrapper)
+	out, err = cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Run("wrapper", func(t *testing.T) { checkLeak(t, program, "LD_PRELOAD="+library) })
 }
 
 // TestMimalloc: memory that a program keeps is in use, whichever of mimalloc's own functions allocated it.
@@ -91,10 +142,12 @@ func TestMimalloc(t *testing.T) {
 	t.Errorf("%.1f MiB are in use, of %d MiB", float64(all)/(1<<20), len(functions)*each>>20)
 }
 
-func checkLeak(t *testing.T, program string) {
+// checkLeak runs the program with further variables of the environment.
+func checkLeak(t *testing.T, program string, env ...string) {
 	const sampleBytes = 64 << 10
 	s := openSampler(t)
 	cmd := exec.Command(program, "wait")
+	cmd.Env = append(os.Environ(), env...)
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()

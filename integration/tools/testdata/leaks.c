@@ -8,6 +8,7 @@
 enum { LEAKED = 40 << 20, BLOCK = 1000, CHURNED = 50 << 20, LIVE = 64 };
 
 static void *volatile sink;
+static volatile size_t too_large = ~(size_t)0 / 4;
 
 /* LEAKED bytes, by all functions that C has for it. */
 __attribute__((noinline)) void leak(void)
@@ -24,6 +25,8 @@ __attribute__((noinline)) void leak(void)
 			break;
 		case 2:
 			sink = realloc(malloc(BLOCK / 2), BLOCK);
+			if (realloc(sink, too_large)) /* it fails, and the block stays */
+				exit(1);
 			break;
 		case 3:
 			if (posix_memalign(&aligned, 64, BLOCK))
