@@ -1,6 +1,10 @@
 package stackheight
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headwater/headwater/ebpf/x86"
+)
 
 // ahead follows functions forward from their first instruction, where the return address is on top
 // of the stack.
@@ -64,12 +68,12 @@ func (a *Analysis) at(in placed, n int64) (int32, bool) {
 // finds no frame, although the forward analysis finds one.
 func (w *ahead) findLast() (found bool) {
 	for _, i := range w.begins {
-		if i > 0 && w.a.code[i-1].effect == calls {
+		if i > 0 && w.a.code[i-1].Kind == x86.Call {
 			w.last[i-1], found = true, true
 		}
 	}
 	for _, i := range w.begins {
-		if w.a.states[i] != entered() && w.walk(i, false) {
+		if !w.a.states[i].isEntered() && w.walk(i, false) {
 			for _, call := range w.ends {
 				w.last[call], found = true, true
 			}
@@ -94,9 +98,9 @@ func (w *ahead) fill() {
 // take adds the rule of instruction i from the forward analysis.
 func (w *ahead) take(i int32) {
 	s, h := &w.a.states[i], w.heights[i]
-	r := Rule{Kind: SP, Off: h.sp, FP: h.save}
+	r := Rule{Kind: Register, Reg: x86.RSP, Off: h.sp, FP: h.save}
 	if h.sp == 0 {
-		r.Kind, r.Off = FP, h.fp
+		r.Reg, r.Off = x86.RBP, h.fp
 	}
 	switch r = r.checked(); {
 	case r.Off == 0:
@@ -133,23 +137,23 @@ func (w *ahead) walk(begin int32, strict bool) bool {
 // agrees reports whether the backward analysis agrees with the forward analysis at instruction i.
 func (w *ahead) agrees(i int32) bool {
 	s, sp := &w.a.states[i], w.heights[i].sp
-	return s.rule.Kind != SP || s.ahead || sp == 0 || s.rule.Off == sp
+	return s.rule.Kind != Register || !s.rule.bySP() || s.ahead || sp == 0 || s.rule.Off == sp
 }
 
 // step follows instruction i.
 func (w *ahead) step(i int32) bool {
 	in, h := w.a.code[i], w.heights[i]
 	after := h.after(in.instruction)
-	switch in.effect {
-	case returns, leavesBy:
+	switch in.Kind {
+	case x86.Return, x86.JumpBySlot:
 		return h.sp == 8
-	case stops, jumpsAnyway:
+	case x86.Stop, x86.JumpAnywhere:
 		return true
-	case jumps:
+	case x86.Jump:
 		return w.jump(in, after)
-	case branches:
+	case x86.Branch:
 		return w.jump(in, after) && w.next(i, after)
-	case calls:
+	case x86.Call:
 		if w.a.endsFunction(int(i)) {
 			return true
 		}
@@ -164,15 +168,15 @@ func (w *ahead) step(i int32) bool {
 // noFrameAfter reports whether the backward analysis finds no frame after call i, as at the start
 // of a function. Of several calls in a row, only the last one does not return.
 func (w *ahead) noFrameAfter(i int32) bool {
-	for next := int(i) + 1; next < len(w.a.states) && w.a.states[next] == entered(); next++ {
-		switch w.a.code[next].effect {
-		case calls:
+	for next := int(i) + 1; next < len(w.a.states) && w.a.states[next].isEntered(); next++ {
+		switch in := w.a.code[next]; {
+		case in.Kind == x86.Call:
 			return false
-		case returns, leavesBy, jumps, jumpsAnyway, branches, stops:
+		case in.Kind == x86.Branch || !in.goesOn():
 			return true
 		}
 	}
-	return int(i)+1 < len(w.a.states) && w.a.states[i+1] == entered()
+	return int(i)+1 < len(w.a.states) && w.a.states[i+1].isEntered()
 }
 
 // next follows the instruction after i.
@@ -182,10 +186,10 @@ func (w *ahead) next(i int32, h height) bool {
 
 // jump follows a jump to its target. A target outside the gap is in another function.
 func (w *ahead) jump(in placed, h height) bool {
-	if to, ok := w.a.at(in, in.n); ok {
+	if to, ok := w.a.at(in, in.N); ok {
 		return w.reach(to, h)
 	}
-	to := w.a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.n)
+	to := w.a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.N)
 	inGap := to >= w.a.gap.Start && to < w.a.gap.End
 	return inGap || h.sp == 8
 }
@@ -203,37 +207,58 @@ func (w *ahead) reach(i int32, h height) bool {
 
 // after returns the state after an instruction.
 func (h height) after(in instruction) height {
-	n := int32(in.n)
-	if in.n > maxOffset || in.n < -maxOffset || h.sp > maxOffset || h.fp > maxOffset {
+	n := int32(in.N)
+	if in.N > maxOffset || in.N < -maxOffset || h.sp > maxOffset || h.fp > maxOffset {
 		return height{met: true}
 	}
-	switch in.effect {
-	case moves:
+	switch in.Kind {
+	case x86.Add:
 		h.sp = above(h.sp, -n)
-	case pushes:
+	case x86.Push:
 		h.sp = above(h.sp, -n)
-		if h.save == 0 && h.fp == 0 {
+		if in.Reg == x86.RBP && h.save == 0 && h.fp == 0 {
 			h.save = -h.sp
 		}
-	case pops:
-		h.restore(h.sp)
+	case x86.Pop:
+		if in.Reg == x86.RBP {
+			h.restore(h.sp)
+		}
 		h.sp = above(h.sp, -n)
-	case restores:
-		h.restore(above(h.sp, -n))
-	case saves:
-		if h.save == 0 && h.fp == 0 && h.sp != 0 {
+	case x86.Store:
+		saves := in.Reg == x86.RBP && in.Wide && in.Base == x86.RSP
+		if saves && h.save == 0 && h.fp == 0 && h.sp != 0 {
 			h.save = n - h.sp
 		}
-	case fromFP:
-		h.sp = above(h.fp, -n)
-	case leaves:
+	case x86.Leave:
 		h.sp = h.fp
 		h.restore(h.sp)
-		h.sp = above(h.sp, -8)
-	case toFP:
-		h.fp = above(h.sp, -n)
-	case loadsBySP, loadsByFP, loses:
+		h.sp = above(h.sp, -wordBytes)
+	case x86.Load, x86.Address:
+		h = h.set(in.Effect, n)
+	case x86.Align, x86.Lose:
 		h.sp = 0
+	default:
+		if in.writes>>x86.RBP&1 != 0 {
+			h.fp = 0
+		}
+	}
+	return h
+}
+
+// set returns the state after a register is loaded or set.
+func (h height) set(e x86.Effect, n int32) height {
+	loads := e.Kind == x86.Load
+	switch {
+	case e.Reg == x86.RSP && e.Base == x86.RBP && !loads:
+		h.sp = above(h.fp, -n)
+	case e.Reg == x86.RSP:
+		h.sp = 0
+	case e.Reg == x86.RBP && e.Base == x86.RSP && loads:
+		h.restore(above(h.sp, -n))
+	case e.Reg == x86.RBP && e.Base == x86.RSP:
+		h.fp = above(h.sp, -n)
+	case e.Reg == x86.RBP:
+		h.fp = 0
 	}
 	return h
 }

@@ -4,6 +4,9 @@
 // instructions on the path give the distance. Hand-written assembly usually has no call frame
 // information, and neither has the start code that C compilers link into every program.
 //
+// The frame may also be found through another register or through memory, where the code keeps the
+// old stack pointer while the stack pointer is aligned.
+//
 // Code without a path to a return, such as code that calls exit, is followed from the start of its
 // function. Function starts are the targets of calls and addresses that the code computes.
 //
@@ -22,21 +25,24 @@ type Kind uint8
 
 // The kinds.
 const (
-	Unknown Kind = iota
-	SP           // sp + Off
-	FP           // fp + Off
-	SPDeref      // *(sp + Off) + Add
-	FPDeref      // *(fp + Off) + Add
+	Unknown  Kind = iota
+	Register      // Reg + Off
+	Memory        // *(Reg + Off) + Add
 )
 
 // Rule describes the location of the caller's frame. The return address is 8 bytes below the
 // canonical frame address.
 type Rule struct {
 	Kind Kind
+	Reg  byte // register, as numbered in package x86
 	Off  int32
-	Add  int32 // of SPDeref and FPDeref
+	Add  int32 // of Memory
 	FP   int32 // the caller's frame pointer is saved at the canonical frame address + FP; if 0, it is in its register
+	Lost bool  // the caller's frame pointer is not known, whatever FP is
 }
+
+// bySP reports whether the rule uses the stack pointer.
+func (r Rule) bySP() bool { return r.Kind != Unknown && r.Reg == x86.RSP }
 
 // Gap is code without call frame information.
 type Gap struct {
@@ -57,6 +63,7 @@ type state struct {
 	rule          Rule // Unknown if there is no known path to a return
 	contradiction bool
 	ahead         bool // derived forward from the function's start, not backward from a return
+	short         bool // it depends on code after the text
 }
 
 type placed struct {
@@ -102,17 +109,26 @@ func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) 
 func (a *Analysis) contradict() {
 	for i := 0; i+1 < len(a.code); i++ {
 		in, after := a.code[i], &a.states[i+1]
-		if in.effect != moves && in.effect != pushes || after.contradiction || after.rule.Kind != SP ||
-			after.rule.Off+int32(in.n) >= wordBytes {
+		if in.Kind != x86.Add && in.Kind != x86.Push || after.contradiction || after.rule.Kind != Register ||
+			!after.rule.bySP() || after.rule.Off+int32(in.N) >= wordBytes {
 			continue
 		}
 		for i++; i < len(a.code); i++ {
 			a.states[i].contradiction = true
-			if e := a.code[i].effect; e == returns || e == leavesBy || e == stops || e == jumps || e == jumpsAnyway {
+			if !a.code[i].goesOn() {
 				break
 			}
 		}
 	}
+}
+
+// goesOn reports whether the next instruction may be executed after this one.
+func (in instruction) goesOn() bool {
+	switch in.Kind {
+	case x86.Return, x86.JumpBySlot, x86.Stop, x86.Jump, x86.JumpAnywhere:
+		return false
+	}
+	return true
 }
 
 // wordBytes is the size of a return address.
@@ -124,6 +140,17 @@ func (a *Analysis) Begins(addr uint64) bool {
 	return at < uint64(len(a.number)) && a.number[at] != 0
 }
 
+// Short reports whether an instruction in [start, end) of the last analyzed text could have another
+// rule, or a rule at all, if the text were longer.
+func (a *Analysis) Short(start, end uint64) bool {
+	for i, in := range a.code {
+		if addr := a.gap.Addr + uint64(in.at); addr >= start && addr < end && a.states[i].short {
+			return true
+		}
+	}
+	return false
+}
+
 // decode decodes the instructions one after another.
 func (a *Analysis) decode() {
 	a.code = a.code[:0]
@@ -133,7 +160,7 @@ func (a *Analysis) decode() {
 	for at := 0; at < len(a.gap.Text); {
 		in := decode(a.gap.Text[at:], &calls)
 		if in.size == 0 {
-			in = instruction{size: 1, effect: stops}
+			in = instruction{size: 1, Effect: x86.Effect{Kind: x86.Stop}}
 		}
 		a.code = append(a.code, placed{in, int32(at)})
 		a.number[at] = int32(len(a.code))
@@ -166,16 +193,16 @@ func (a *Analysis) pass() bool {
 // before returns the state before instruction i, derived from the state after it.
 func (a *Analysis) before(i int) state {
 	in := a.code[i]
-	switch in.effect {
-	case returns, leavesBy:
+	switch in.Kind {
+	case x86.Return, x86.JumpBySlot:
 		return entered()
-	case stops, jumpsAnyway:
+	case x86.Stop, x86.JumpAnywhere:
 		return state{}
-	case jumps:
+	case x86.Jump:
 		return a.target(in)
-	case branches:
+	case x86.Branch:
 		return join(a.target(in), a.next(i))
-	case calls:
+	case x86.Call:
 		if a.endsFunction(i) {
 			return state{}
 		}
@@ -186,20 +213,23 @@ func (a *Analysis) before(i int) state {
 }
 
 // entered is the state at the first instruction of a function: the same as before a return.
-func entered() state { return state{rule: Rule{Kind: SP, Off: 8}} }
+func entered() state { return state{rule: Rule{Kind: Register, Reg: x86.RSP, Off: 8}} }
+
+// isEntered reports whether a state has the rule of the first instruction of a function.
+func (s state) isEntered() bool { return s.rule == entered().rule && !s.contradiction }
 
 // next returns the state after instruction i.
 func (a *Analysis) next(i int) state {
 	if i+1 < len(a.states) {
 		return a.states[i+1]
 	}
-	return state{}
+	return state{short: a.gap.Addr+uint64(len(a.gap.Text)) < a.gap.End}
 }
 
 // target returns the state at the target of a jump. A target outside the gap is in another
 // function, because a function has call frame information for all of its code or for none.
 func (a *Analysis) target(in placed) state {
-	to := a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.n)
+	to := a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.N)
 	if to < a.gap.Start || to >= a.gap.End {
 		return entered()
 	}
@@ -209,10 +239,12 @@ func (a *Analysis) target(in placed) state {
 		}
 		return a.states[a.number[at]-1]
 	}
-	if in.effect == jumps && to%functionAlign == 0 {
-		return entered() // far away, and aligned like a function
+	var s state
+	if in.Kind == x86.Jump && to%functionAlign == 0 {
+		s = entered() // far away, and aligned like a function
 	}
-	return state{}
+	s.short = to > a.gap.Addr
+	return s
 }
 
 // functionAlign is the alignment of function starts.
@@ -225,126 +257,185 @@ func (a *Analysis) endsFunction(i int) bool {
 		return true
 	}
 	next := i + 1
-	for next < len(a.code) && a.code[next].effect == pads {
+	for next < len(a.code) && a.code[next].Kind == x86.Pad {
 		next++
 	}
 	if next == len(a.code) {
 		return true
 	}
 	after := a.code[next]
-	padded := next > i+1 || after.effect == begins || (after.effect == moves || after.effect == pushes) && after.n < 0
+	makesRoom := (after.Kind == x86.Add || after.Kind == x86.Push) && after.N < 0
+	padded := next > i+1 || after.Kind == x86.Begin || makesRoom
 	return padded && (a.gap.Addr+uint64(after.at))%functionAlign == 0
 }
 
 // join combines the states of two paths.
 func join(a, b state) state {
+	short := a.short || b.short
 	switch {
-	case a.contradiction || b.rule.Kind == Unknown && !b.contradiction:
+	case a.contradiction || b.contradiction:
+		return state{contradiction: true, short: short}
+	case a.rule == b.rule:
+		if a.rule.Kind != Unknown {
+			short = a.short && b.short
+		}
+		a.short = short
 		return a
-	case b.contradiction || a.rule.Kind == Unknown || a.rule == b.rule:
+	case b.rule.Kind == Unknown:
+		return a
+	case a.rule.Kind == Unknown:
 		return b
 	}
-	return state{contradiction: true}
+	return state{contradiction: true, short: short}
 }
 
 // before returns the rule before an instruction if r is the rule after it.
 func (r Rule) before(in instruction) Rule {
-	n := int32(in.n)
-	if in.n > maxOffset || in.n < -maxOffset || r.Kind == Unknown {
+	n := int32(in.N)
+	if in.N > maxOffset || in.N < -maxOffset || r.Kind == Unknown {
 		return Rule{}
 	}
-	bySP := r.Kind == SP || r.Kind == SPDeref
-	switch in.effect {
-	case moves, pushes:
-		if bySP {
+	switch in.Kind {
+	case x86.Push, x86.Add:
+		r = r.pushed(in, n)
+	case x86.Pop:
+		if r.bySP() {
 			r.Off += n
 		}
-	case pops:
-		if !bySP {
+		r = r.loaded(in.Reg, x86.RSP, 0)
+	case x86.Load:
+		r = r.loaded(in.Reg, in.Base, n)
+	case x86.Address:
+		r = r.assigned(in.Reg, in.Base, n)
+	case x86.Store:
+		r = r.stored(in.Effect, n)
+	case x86.Leave:
+		if r.bySP() {
+			r.Off += wordBytes
+			r = r.loaded(x86.RBP, x86.RSP, 0).assigned(x86.RSP, x86.RBP, 0)
+		} else {
+			r = r.loaded(x86.RBP, x86.RBP, 0)
+		}
+	case x86.Align, x86.Lose:
+		if r.bySP() {
 			return Rule{}
 		}
-		r.Off += n
-		r = r.restored(0)
-	case restores:
-		if !bySP {
+	case x86.Call:
+		if x86.Volatile>>r.Reg&1 != 0 {
 			return Rule{}
 		}
-		r = r.restored(n)
-	case saves, stores:
-		switch {
-		case r.Kind == SPDeref && r.Off == n:
-			return Rule{} // the value is still in a register
-		case r.Kind == SP && r.Off+r.FP == n && in.effect == saves:
-			r.FP = 0
-		}
-	case fromFP, leaves, toFP, loadsBySP, loadsByFP:
-		r = r.beforeMove(in.effect, n)
-	case loses:
-		if bySP {
+	default:
+		if in.writes>>r.Reg&1 != 0 {
 			return Rule{}
+		}
+		if in.writes>>x86.RBP&1 != 0 {
+			r = r.lost()
 		}
 	}
 	return r.checked()
 }
 
-// beforeMove returns the rule before the stack pointer or frame pointer is replaced.
-func (r Rule) beforeMove(e effect, n int32) Rule {
-	bySP := r.Kind == SP || r.Kind == SPDeref
+// pushed returns the rule before a register is pushed, or before n is added to the stack pointer.
+func (r Rule) pushed(in instruction, n int32) Rule {
 	switch {
-	case e == fromFP && !bySP:
-	case e == fromFP:
-		r = r.toBase(r.Kind+(FP-SP), n)
-	case e == leaves && !bySP:
+	case r.bySP() && r.Kind == Memory && r.Off == 0 && in.Kind == x86.Push:
+		return r.kept(in.Reg) // the word is not on the stack yet
+	case r.bySP():
+		r.Off += n
+	case in.Kind == x86.Push:
+		r = r.savedElsewhere(in.Reg)
+	}
+	return r
+}
+
+// loaded returns the rule before a register is loaded from n bytes above another register. Only the
+// last load of the frame pointer on the path to the return restores the caller's frame pointer.
+func (r Rule) loaded(reg, base byte, n int32) Rule {
+	switch {
+	case r.Kind == Unknown:
+	case reg == r.Reg && r.Kind == Register && base != x86.NoBase && reg != x86.RBP:
+		r.Kind, r.Reg, r.Off, r.Add = Memory, base, n, r.Off
+	case reg == r.Reg:
 		return Rule{}
-	case e == leaves:
-		r.Off += 8
-		r = r.restored(0)
-		r = r.toBase(r.Kind+(FP-SP), n)
-	case e == toFP && !bySP:
-		r = r.toBase(r.Kind-(FP-SP), n)
-	case e == toFP && r.FP == 0:
-		return Rule{} // the caller's frame pointer is lost
-	case e == toFP:
-	case r.Kind == SP && e == loadsBySP:
-		r = Rule{Kind: SPDeref, Off: n, Add: r.Off, FP: r.FP}
-	case r.Kind == SP:
-		r = Rule{Kind: FPDeref, Off: n, Add: r.Off, FP: r.FP}
-	case r.Kind == SPDeref:
+	case reg != x86.RBP || r.FP != 0:
+	case r.Kind == Register && r.Reg == base:
+		r.FP = n - r.Off
+	case base == x86.RSP:
+		return Rule{}
+	default:
+		r = r.lost()
+	}
+	return r
+}
+
+// assigned returns the rule before a register is set to another register plus n.
+func (r Rule) assigned(reg, base byte, n int32) Rule {
+	switch {
+	case r.Kind == Unknown:
+	case reg == r.Reg && base == x86.NoBase:
+		return Rule{}
+	case reg == r.Reg:
+		r.Reg, r.Off = base, r.Off+n
+	case reg != x86.RBP:
+	case base == x86.RSP && r.FP == 0:
+		return Rule{} // the caller's frame pointer is never restored
+	default:
+		r = r.lost()
+	}
+	return r
+}
+
+// stored returns the rule before a register is stored n bytes above another register.
+func (r Rule) stored(e x86.Effect, n int32) Rule {
+	switch {
+	case e.Base == x86.RSP && !r.bySP() && e.Wide:
+		r = r.savedElsewhere(e.Reg)
+	case e.Base != r.Reg:
+	case r.Kind == Memory && r.Off == n && e.Wide:
+		return r.kept(e.Reg)
+	case r.Kind == Memory && r.Off == n:
+		return Rule{}
+	case r.Kind == Register && r.Off+r.FP == n && e.Reg == x86.RBP && e.Wide:
+		r.FP = 0
+	}
+	return r
+}
+
+// lost returns the rule before the frame pointer gets another value. If the code does not restore
+// it later, the caller's value is lost.
+func (r Rule) lost() Rule {
+	if r.FP == 0 && r.Reg != x86.RBP {
+		r.Lost = true
+	}
+	return r
+}
+
+// savedElsewhere returns the rule before a register is put on the stack, at an unknown distance to
+// the frame. That may be the place of the caller's frame pointer, which then is not there yet.
+func (r Rule) savedElsewhere(reg byte) Rule {
+	if reg == x86.RBP && r.FP != 0 && r.Reg != x86.RBP {
+		r.Lost = true
+	}
+	return r
+}
+
+// kept returns the rule of Memory before the word is stored from a register.
+func (r Rule) kept(reg byte) Rule {
+	if reg == x86.NoBase {
 		return Rule{}
 	}
+	r.Kind, r.Reg, r.Off, r.Add = Register, reg, r.Add, 0
 	return r
 }
 
 // checked returns r, or no rule if r is impossible.
 func (r Rule) checked() Rule {
+	sp := r.Kind == Register && r.bySP()
 	switch {
-	case r.Off > maxOffset || r.Off < -maxOffset || r.Kind == SP && r.Off < 8:
+	case r.Off > maxOffset || r.Off < -maxOffset || sp && r.Off < wordBytes:
 		return Rule{}
-	case r.Kind == SP && r.Off+r.FP < 0:
-		r.FP = 0 // the frame pointer is not pushed yet
-	}
-	return r
-}
-
-// restored returns the rule before an instruction that loads the frame pointer from n bytes above
-// the stack pointer. Only the last such load on the path to the return restores the caller's frame
-// pointer.
-func (r Rule) restored(n int32) Rule {
-	switch {
-	case r.Kind == Unknown || r.FP != 0:
-	case r.Kind == SP:
-		r.FP = n - r.Off
-	default:
-		return Rule{}
-	}
-	return r
-}
-
-// toBase returns the rule relative to the other register, whose value is n bytes below the current
-// base.
-func (r Rule) toBase(k Kind, n int32) Rule {
-	if r.Kind != Unknown {
-		r.Kind, r.Off = k, r.Off+n
+	case sp && r.Off+r.FP < 0:
+		r.FP, r.Lost = 0, false // the frame pointer is not pushed yet
 	}
 	return r
 }

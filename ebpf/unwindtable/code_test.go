@@ -264,3 +264,39 @@ func TestCodeWithFramePointers(t *testing.T) {
 		"c cfa=sp+24"+saved, "d cfa=sp+16"+saved, "e cfa=sp+8", "31 cfa=sp+16"+saved, "34 cfa=fp+16"+saved,
 		"3b cfa=sp+8", "3c no rule")
 }
+
+// TestLongFunction has no call frame information. A function of 28 KB aligns its stack and keeps
+// the old stack pointer in rbx, as OpenBLAS's dgemm does. Each page of it has the rule, although
+// the return is far away.
+func TestLongFunction(t *testing.T) {
+	const size, nop = 28 << 10, 0x90
+	code := bytes.Repeat([]byte{nop}, unwind.MaxPageSize)
+	begin := ehtest.Asm{0x48, 0x83, 0xec, 0x18, // sub $24,%rsp
+		0x48, 0x89, 0x1c, 0x24, // mov %rbx,(%rsp)
+		0x48, 0x89, 0x6c, 0x24, 8, // mov %rbp,8(%rsp)
+		0x48, 0x89, 0xe3, // mov %rsp,%rbx
+		0x48, 0x81, 0xe4, 0, 0xf0, 0xff, 0xff, // and $-4096,%rsp
+		0x31, 0xed} // xor %ebp,%ebp
+	end := ehtest.Asm{0x48, 0x89, 0xdc, // mov %rbx,%rsp
+		0x48, 0x8b, 0x1c, 0x24, // mov (%rsp),%rbx
+		0x48, 0x8b, 0x6c, 0x24, 8, // mov 8(%rsp),%rbp
+		0x48, 0x83, 0xc4, 0x18, 0xc3} // add $24,%rsp; ret
+	copy(code, begin)
+	copy(code[size:], end)
+	table, err := FromSections(Sections{Machine: amd64, Code: [][2]uint64{{text, text + unwind.MaxPageSize}},
+		Text: []*Section{assembled(text, code)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const kept = "cfa=r3+32 fp=*(cfa-24)"
+	for page, want := range map[uint64]string{1: kept, 2: kept, 6: kept} {
+		p, err := table.Page(text>>unwind.MinPageShift+page, unwind.MinPageShift)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule := p.Rule(text + page<<unwind.MinPageShift + 0x800)
+		if rule.String() != want {
+			t.Errorf("page %d: %s, want %s", page, rule, want)
+		}
+	}
+}

@@ -6,13 +6,15 @@ import (
 
 	"github.com/headwater/headwater/ebpf/stackheight"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/x86"
 )
 
 // Bytes of code that are analyzed around gaps: some before the page, where loops may start, and
-// more after it, where functions return.
+// more after it, where functions return. A long function, as in OpenBLAS, needs more.
 const (
-	codeBefore = 1 << 10
-	codeAfter  = 8 << 10
+	codeBefore   = 1 << 10
+	codeAfter    = 8 << 10
+	maxCodeAfter = 128 << 10
 )
 
 // minGap is the minimum size of a gap between functions that may contain a function.
@@ -23,7 +25,8 @@ type heights struct {
 	b        *builder
 	analysis stackheight.Analysis
 	rows     []unwind.Row
-	bytes    int // bytes of text with a rule from analysis
+	found    int // bytes of text with a rule in rows
+	bytes    int // bytes of text with a rule from analysis, in the whole page
 }
 
 // fill adds rows for the gaps of the page from code analysis.
@@ -78,17 +81,26 @@ func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
 		}
 		g := stackheight.Gap{Start: max(g.Start, code[0]), End: min(g.End, code[1])}
 		g.Addr = max(g.Start, from-min(from, codeBefore))
-		if g.Text = b.code.at(g.Addr, int(min(g.End, to+codeAfter)-g.Addr)); g.Text != nil {
-			rows = h.put(rows, g, from, to)
+		for after := uint64(codeAfter); after <= maxCodeAfter; after *= 4 {
+			end := min(g.End, to+after)
+			g.Text = b.code.at(g.Addr, int(end-g.Addr))
+			if g.Text == nil {
+				break // the rows of less text are right, too
+			}
+			h.find(g, from, to)
+			if end == g.End || !h.analysis.Short(from, to) {
+				break
+			}
 		}
+		rows = h.put(rows, from, to)
 	}
 	return rows, nil
 }
 
-// put adds the rows of g for [lo, hi) of the page.
-func (h *heights) put(rows []unwind.Row, g stackheight.Gap, lo, hi uint64) []unwind.Row {
+// find makes the rows for [lo, hi) of the page from the text of g.
+func (h *heights) find(g stackheight.Gap, lo, hi uint64) {
 	b := h.b
-	h.rows = append(h.rows[:0], unwind.Row{Off: uint16(lo - b.lo)})
+	h.rows, h.found = append(h.rows[:0], unwind.Row{Off: uint16(lo - b.lo)}), 0
 	end := lo // end of the text with a rule
 	h.analysis.Rules(g, func(addr uint64, size int, r stackheight.Rule) bool {
 		if addr+uint64(size) <= lo {
@@ -106,20 +118,27 @@ func (h *heights) put(rows []unwind.Row, g stackheight.Gap, lo, hi uint64) []unw
 		}
 		h.add(addr, b.row(w, unwind.ReasonNone))
 		next := min(addr+uint64(size), hi)
-		h.bytes += int(next - addr)
+		h.found += int(next - addr)
 		end = next
 		return true
 	})
 	if end < hi {
 		h.add(end, unwind.Row{})
 	}
-	if len(h.rows) == 1 && h.rows[0].CFA == unwind.CFANone {
+}
+
+// put adds the rows that find made for [lo, hi) of the page.
+func (h *heights) put(rows []unwind.Row, lo, hi uint64) []unwind.Row {
+	b := h.b
+	if h.found == 0 {
 		return rows
 	}
+	h.bytes += h.found
 	out := appendRange(make([]unwind.Row, 0, len(rows)+len(h.rows)), rows, 0, int(lo-b.lo), b.size)
 	for _, r := range h.rows {
 		out = unwind.AppendRow(out, r)
 	}
+	h.rows, h.found = h.rows[:0], 0
 	return appendRange(out, rows, int(hi-b.lo), b.size, b.size)
 }
 
@@ -164,23 +183,33 @@ func RuleByAnalysis(machine elf.Machine, code []byte, start, addr, low, high uin
 // ruleOfHeight translates a rule from code analysis.
 func ruleOfHeight(r stackheight.Rule) (unwind.WideRule, bool) {
 	w := unwind.WideRule{CFAOff: r.Off, FPOff: r.FP, Rules: unwind.Rules(unwind.FPSame, unwind.RACalled)}
-	if r.FP != 0 {
+	switch {
+	case r.Lost:
+		w.FPOff, w.Rules = 0, unwind.Rules(unwind.FPUndefined, unwind.RACalled)
+	case r.FP != 0:
 		w.Rules = unwind.Rules(unwind.FPAtCFA, unwind.RACalled)
 	}
-	switch r.Kind {
-	case stackheight.SP:
+	switch {
+	case r.Kind == stackheight.Register && r.Reg == x86.RSP:
 		w.CFA = unwind.CFASP
-	case stackheight.FP:
+	case r.Kind == stackheight.Register && r.Reg == x86.RBP:
 		w.CFA = unwind.CFAFP
-	case stackheight.SPDeref:
+	case r.Kind == stackheight.Register:
+		w.CFA, w.Reg = unwind.CFAReg, dwarfNumbers[r.Reg]
+		return w, true
+	case r.Kind == stackheight.Memory && r.Reg == x86.RSP:
 		w.CFA = unwind.CFASPDeref
-	case stackheight.FPDeref:
+	case r.Kind == stackheight.Memory && r.Reg == x86.RBP:
 		w.CFA = unwind.CFAFPDeref
 	}
 	words := r.Add / 8
 	w.Reg = uint8(words)
 	return w, w.CFA != unwind.CFANone && r.Add%8 == 0 && words == int32(w.Reg)
 }
+
+// dwarfNumbers are the DWARF numbers of the registers of package x86 (System V ABI, AMD64
+// supplement, figure 3.36).
+var dwarfNumbers = [16]uint8{0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15}
 
 // functionBefore returns the end of the last function with call frame information that starts
 // before addr.

@@ -14,6 +14,9 @@ type Instruction struct {
 	Wide    bool // 64-bit operands, set by a prefix
 	Short   bool // 16-bit operands, set by a prefix
 	Segment bool // the memory operand is relative to fs or gs
+	REX     bool // it has a REX prefix
+	Repeat  byte // the last prefix of f2 and f3, which may be a part of the opcode; 0 if none
+	Extra   byte // third register operand, of a prefix of vector instructions
 	Reg, RM byte // of ModRM, extended by prefix bits; RM also for opcodes that contain a register
 	Mod     byte // 3: RM is a register
 	Base    byte // of a memory operand: a register, NoBase, or RIPBase, relative to the next instruction
@@ -207,10 +210,12 @@ func (d *decoder) prefixes() byte {
 			d.near = true
 		case 0x64, 0x65:
 			d.in.Segment = true
-		case 0xf2, 0xf3, 0xf0, 0x2e, 0x36, 0x3e, 0x26:
+		case 0xf2, 0xf3:
+			d.in.Repeat = op
+		case 0xf0, 0x2e, 0x36, 0x3e, 0x26:
 		default:
 			if op&0xf0 == 0x40 {
-				d.in.Wide = op&8 != 0
+				d.in.REX, d.in.Wide = true, op&8 != 0
 				d.rexR, d.rexX, d.rexB = op<<1&8, op<<2&8, op<<3&8
 				op = d.next()
 			}
@@ -242,19 +247,24 @@ func (d *decoder) escaped() int {
 // register numbers, but not the upper bits of registers in memory operands.
 func (d *decoder) vectorPrefix(op byte) int {
 	first := d.next()
+	last := first // byte with Extra, and with two bits for one of the prefixes 66, f3 and f2
 	d.in.Vector, d.in.Table = true, 1
 	d.rexR = ^first >> 4 & 8
 	switch op {
 	case 0xc4, 0x8f:
 		d.in.Table = first & 0x1f
 		d.rexX, d.rexB = ^first>>3&8, ^first>>2&8
-		d.in.Wide = d.next()&0x80 != 0
+		last = d.next()
+		d.in.Wide = last&0x80 != 0
 	case 0x62:
 		d.in.Table = first & 7
 		d.rexX, d.rexB = ^first>>3&8, ^first>>2&8
-		d.in.Wide = d.next()&0x80 != 0
+		last = d.next()
+		d.in.Wide = last&0x80 != 0
 		d.next()
 	}
+	d.in.Extra = ^last >> 3 & 15
+	d.in.Repeat = [...]byte{0, 0, repeat, repeatNot}[last&3]
 	d.in.Opcode = d.next()
 	switch d.in.Table {
 	case 1:

@@ -145,9 +145,9 @@ func callRules() []rule {
 		// Assembly without any CFI.
 		{name: "hwhandwritten", start: runs("hwhandwritten", "rules/handwritten.c"), want: []stacksOf{{
 			comm: "hwhandwritten",
-			form: `ROOT(?: hand_(?:leaf|pushes(?: burn)?|aligned|unrolled|tail)| LIBC| VDSO| PLT)?`,
+			form: `ROOT(?: hand_(?:leaf|pushes(?: burn)?|aligned|unrolled|tail|based)| LIBC| VDSO| PLT)?`,
 			ofSlot: map[string]int{"main hand_leaf$": 60, "hand_pushes burn$": 60, "hand_aligned$": 60, "hand_unrolled$": 60,
-				"hand_tail$": 60},
+				"hand_tail$": 60, "hand_based$": 60},
 		}}},
 		// Code that the program has made itself, without frame pointers.
 		{name: "hwjitted", start: runs("hwjitted", "rules/jitted.c"), want: []stacksOf{{

@@ -5,6 +5,7 @@
  *   hand_aligned     the stack is aligned, and the old stack pointer kept on it
  *   hand_unrolled    longer than a page of unwind rows, with its return at the end
  *   hand_tail        leaves by a jump to another function
+ *   hand_based       the stack is aligned, and rbx keeps the old stack pointer, as in OpenBLAS; far longer than a page
  */
 #include "work.h"
 
@@ -14,7 +15,7 @@
 #endif
 #define LOOP(register) "1: dec " register "\njnz 1b\n"
 
-void hand_leaf(unsigned long n), hand_pushes(unsigned long n), hand_aligned(unsigned long n), hand_unrolled(unsigned long n), hand_tail(unsigned long n);
+void hand_leaf(unsigned long n), hand_pushes(unsigned long n), hand_aligned(unsigned long n), hand_unrolled(unsigned long n), hand_tail(unsigned long n), hand_based(unsigned long n);
 
 __asm__(".text\n"
 	FUNCTION("hand_leaf", LOOP("%rdi") "ret\n")
@@ -43,7 +44,14 @@ __asm__(".text\n"
 		LOOP("%rdi")
 		"pop %rbp\n"
 		"mov $" TURNS_OF_TAIL ", %edi\n"
-		"jmp hand_leaf\n"));
+		"jmp hand_leaf\n")
+	FUNCTION("hand_based",
+		"sub $96, %rsp\nmov %rbx, (%rsp)\nmov %rbp, 8(%rsp)\n"
+		"mov %rsp, %rbx\nsub $0x7080, %rsp\nand $-4096, %rsp\n"
+		"xor %ebp, %ebp\n"
+		"1:\n.rept 5000\nadd %rdi, (%rsp)\n.endr\n"
+		"dec %rdi\njnz 1b\n"
+		"mov %rbx, %rsp\nmov (%rsp), %rbx\nmov 8(%rsp), %rbp\nadd $96, %rsp\nret\n"));
 
 int main(int argc, char **argv)
 {
@@ -54,5 +62,6 @@ int main(int argc, char **argv)
 	FOR_SECONDS(each) hand_aligned(400000);
 	FOR_SECONDS(each) hand_unrolled(800);
 	FOR_SECONDS(each) hand_tail(400000);
+	FOR_SECONDS(each) hand_based(160);
 	return 0;
 }

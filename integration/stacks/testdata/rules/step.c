@@ -38,6 +38,7 @@ int main(void)
 	hand_aligned(3);
 	hand_unrolled(2);
 	hand_tail(3);
+	hand_based(2);
 	unsigned long sum = 0;
 	for (int i = 0; i < FUNCTIONS; i++)
 		sum += drive(functions[i], 3);
