@@ -261,7 +261,8 @@ func (p *returnProgram) judge(s *sampler.Sample) {
 	switch chain := chainOf(text); {
 	case chain != "":
 		p.whole[chain]++
-	case strings.HasPrefix(text, "incomplete 0x"): // the trampoline, or an address outside of code
+	case strings.HasPrefix(text, "incomplete 0x"), // the trampoline, or an address outside of code
+		s.Outcome == unwind.Guessed && endsInTrampoline(text):
 		p.missing[text]++
 	case notRead[s.Outcome], !s.Outcome.Complete() && !slices.ContainsFunc(strings.Fields(text), isInChains):
 		return // the second case is before main, in code without CFI
@@ -269,6 +270,12 @@ func (p *returnProgram) judge(s *sampler.Sample) {
 		p.wrong[fmt.Sprintf("%s, in user mode %v, walked by %d: %s", s.Outcome, s.InUser, s.Finish, text)]++
 	}
 	p.samples++
+}
+
+// endsInTrampoline reports whether the innermost function of a stack has no name: the kernel handles a return, and has
+// already taken the true return address from its list. Callers are then guessed by frame pointers, and marked.
+func endsInTrampoline(text string) bool {
+	return strings.HasPrefix(text[strings.LastIndexByte(text, ' ')+1:], "0x")
 }
 
 // report fails the test if there are wrong stacks.
