@@ -169,12 +169,12 @@ remote.comp "b" { size = %s }
 	good := config(`{"x" = "y"}`)
 	require.NoError(t,
 		os.WriteFile(filepath.Join(filepath.Dir(good), "m.river"), []byte("export \"x\" { value = 1 }\n"), 0o600))
-	_, stderr, code := result(t, headwater(t, "validate", good))
+	_, stderr, code := result(t, headwater(t, "validate", "--resolve", good))
 	require.Equal(t, 0, code, stderr)
 
 	bad := config(`"text"`)
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(bad), "m.river"), nil, 0o600))
-	_, stderr, code = result(t, headwater(t, "validate", bad))
+	_, stderr, code = result(t, headwater(t, "validate", "--resolve", bad))
 	require.Equal(t, 1, code)
 	require.Equal(t, `Error: remote:4:21: argument.size.value should be object, got string
 

@@ -113,7 +113,7 @@ func convertFile(cmd *cobra.Command, file, output string) error {
 	if err != nil {
 		return exitError{err, exitUsage}
 	}
-	if err := validate(file); err != nil {
+	if _, err := validate(file, true); err != nil {
 		printLoadError(cmd.ErrOrStderr(), err)
 		return fmt.Errorf("Headwater cannot run %s unchanged", file)
 	}

@@ -16,21 +16,33 @@ import (
 )
 
 func validateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "validate PATH...",
-		Short:   "Check configurations without running them",
-		Long:    `Loads and checks each file or folder like headwater run, but starts no component.`,
-		Example: "  headwater validate config.river",
-		Args:    cobra.MinimumNArgs(1),
+	var resolve bool
+	cmd := &cobra.Command{
+		Use:   "validate PATH...",
+		Short: "Check configurations without running them",
+		Long: `Checks each file or folder, starts nothing, and sends nothing to any other machine: no
+request, no clone, no secret. It reads files of this machine. What it could not look at
+for that reason, arguments without effect, and environment variables that are not set here
+are listed. They are no mistakes.
+
+With --resolve, it also does what run does before it starts anything: it asks web servers,
+Git repositories and clusters. What they do not answer is a mistake then.
+
+The exit code is 0 if all configurations are valid, and 1 if one is not.`,
+		Example: `  headwater validate config.river
+  headwater validate --resolve config.river`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bad := 0
 			for _, path := range args {
-				if err := validate(path); err != nil {
+				findings, err := validate(path, !resolve)
+				if err != nil {
 					bad++
 					printLoadError(cmd.ErrOrStderr(), err)
 					continue
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", path)
+				printFindings(cmd.OutOrStdout(), findings)
 			}
 			if bad > 0 {
 				return fmt.Errorf("%d of %d configurations are not valid", bad, len(args))
@@ -38,24 +50,55 @@ func validateCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&resolve, "resolve", false, "ask the web servers, repositories and clusters that run asks at its start")
+	return cmd
 }
 
-func validate(path string) error {
+// validate loads a configuration without running it. offline says that it must not ask other machines.
+func validate(path string, offline bool) ([]river.Finding, error) {
 	registry, err := all.Registry()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	scratch, err := os.MkdirTemp("", "headwater-validate-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(scratch)
 	runtime := river.New(river.Options{
 		Registry: registry,
 		Logger:   river.NewLogger(io.Discard),
 		DataPath: scratch,
+		Offline:  offline,
 	})
-	return runtime.LoadPath(path)
+	if err := runtime.LoadPath(path); err != nil {
+		return nil, err
+	}
+	return runtime.Findings(), nil
+}
+
+// printFindings prints a list for each kind of finding.
+func printFindings(w io.Writer, findings []river.Finding) {
+	for _, list := range []struct {
+		title string
+		kind  river.FindingKind
+	}{
+		{"not looked at, or not completely", river.FindingUnseen},
+		{"without the effect that it asks for", river.FindingWarning},
+		{"environment variable that is not set here", river.FindingUnset},
+	} {
+		title := "  " + list.title + ":\n"
+		for _, f := range findings {
+			if f.Kind != list.kind {
+				continue
+			}
+			fmt.Fprintf(w, "%s    %s: %s", title, f.At, f.Subject)
+			if title = ""; f.Text != "" {
+				fmt.Fprintf(w, ": %s", f.Text)
+			}
+			fmt.Fprintln(w)
+		}
+	}
 }
 
 // printLoadError prints diagnostics with the text that they refer to. It prints other errors unchanged.

@@ -52,6 +52,25 @@ type Registration struct {
 
 	// Build makes a component. args has the type of Args.
 	Build func(opts Options, args Arguments) (Component, error)
+
+	// Asks names what Build or Run asks outside of this machine's files, such as "a web server". A host that checks a
+	// configuration without a network does not build such a component. It is "" if there is nothing.
+	Asks string
+
+	// Answers says that Build asks and exports the answer. Otherwise Exports is what other blocks see at first.
+	Answers bool
+}
+
+// Asking returns r with Asks set to what.
+func (r Registration) Asking(what string) Registration {
+	r.Asks = what
+	return r
+}
+
+// Answering returns r with Asks set to what, and with Answers set.
+func (r Registration) Answering(what string) Registration {
+	r.Asks, r.Answers = what, true
+	return r
 }
 
 // NewRegistration returns a registration whose Build calls build with arguments of type A. exports is the same as in

@@ -53,6 +53,17 @@ func (d *definitions) find(namespace, name string) (definition, bool) {
 	return definition{}, false
 }
 
+// unseenImport returns the ID of the import of a namespace if a check without a network could not look
+// at it, else "".
+func (d *definitions) unseenImport(namespace string) string {
+	for ; d != nil; d = d.parent {
+		if n := d.imports[namespace]; n != nil && n.unseenReason() != "" {
+			return n.id()
+		}
+	}
+	return ""
+}
+
 // splitCustomName splits the name of a custom component's block.
 func splitCustomName(block *ast.BlockStmt) (namespace, name string) {
 	first, rest, found := strings.Cut(block.GetBlockName(), ".")

@@ -34,6 +34,7 @@ type graph struct {
 	byID        map[string]node
 	blocks      map[node]*ast.BlockStmt
 	standard    *vm.Scope
+	offline     bool // see Options.Offline
 	source      *Source
 	arguments   map[string]any // values for the argument blocks
 	definitions *definitions   // custom components that the blocks may use
@@ -45,6 +46,7 @@ func newGraph(m *module, text *Source, arguments map[string]any, outer *definiti
 		byID:      map[string]node{},
 		blocks:    map[node]*ast.BlockStmt{},
 		standard:  scopeIn(m.r.standard, text.Folder),
+		offline:   m.r.options.Offline,
 		source:    text,
 		arguments: arguments,
 		definitions: &definitions{

@@ -49,12 +49,23 @@ func (n *componentNode) currentHealth() component.Health {
 	worst := n.blockNode.currentHealth()
 	reporter, ok := n.component().(component.HealthComponent)
 	if !ok {
-		return worst
+		return n.withWarnings(worst)
 	}
 	var own component.Health
 	if err := protect(func() error { own = reporter.CurrentHealth(); return nil }); err != nil {
 		logPanic(n.logger, "component panicked in CurrentHealth", err)
 		own = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("component cannot report its health: %s", err))
 	}
-	return component.LeastHealthy(worst, own)
+	return n.withWarnings(component.LeastHealthy(worst, own))
+}
+
+// withWarnings adds the warnings about a healthy component's arguments to the message.
+func (n *componentNode) withWarnings(health component.Health) component.Health {
+	if health.Health != component.HealthTypeHealthy {
+		return health
+	}
+	for _, w := range n.currentWarnings() {
+		health.Message += "; " + w.Error()
+	}
+	return health
 }

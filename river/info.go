@@ -44,6 +44,9 @@ type ComponentInfo struct {
 	// components send data to this one.
 	SendsTo []string `json:"sendsTo,omitempty"`
 
+	// Warnings are about arguments that do not have the effect that they ask for.
+	Warnings []string `json:"warnings,omitempty"`
+
 	// DeclaredIn are the local IDs of the imports that declare the component.
 	DeclaredIn []string `json:"declaredIn,omitempty"`
 }
@@ -194,8 +197,13 @@ func (m *module) describe(g *graph, n instance) ComponentInfo {
 	if inner := n.module(); inner != nil {
 		info.CreatedModuleIDs = []string{inner.id}
 	}
-	if built, ok := n.(*componentNode); ok && built.handler() != nil {
-		info.Pages = componentPath + built.globalID + "/"
+	if built, ok := n.(*componentNode); ok {
+		for _, w := range built.currentWarnings() {
+			info.Warnings = append(info.Warnings, w.Error())
+		}
+		if built.handler() != nil {
+			info.Pages = componentPath + built.globalID + "/"
+		}
 	}
 	return info
 }

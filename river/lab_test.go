@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +69,20 @@ type strictArgs struct {
 	In string `river:"in,attr"`
 }
 
+// warnedArgs are arguments of which one has no effect.
+type warnedArgs struct {
+	In     string `river:"in,attr,optional"`
+	Number int    `river:"number,attr,optional"`
+}
+
+// Warnings implements component.Warner.
+func (a *warnedArgs) Warnings() []*component.AttributeError {
+	if a.Number == 0 {
+		return nil
+	}
+	return []*component.AttributeError{component.NoEffect("number", "for a test")}
+}
+
 // receiver is an interface, so that River makes a capsule of it.
 type receiver interface{ receive(string) }
 
@@ -99,6 +114,19 @@ func (l *lab) registry(t *testing.T) component.Registry {
 	registry, err := component.NewRegistry(
 		component.Registration{Name: "test.value", Args: specimenArgs{}, Exports: specimenExports{}, Build: l.build},
 		component.Registration{Name: "test.sink", Args: specimenArgs{}, Build: l.build},
+		component.Registration{Name: "test.remote", Args: specimenArgs{}, Exports: specimenExports{}, Build: l.build}.
+			Answering("a web server"),
+		component.Registration{Name: "test.finder", Args: specimenArgs{}, Exports: specimenExports{}, Build: l.build}.
+			Asking("a cluster"),
+		component.Registration{Name: "test.warner", Args: warnedArgs{},
+			Build: func(o component.Options, a component.Arguments) (component.Component, error) {
+				return l.build(o, specimenArgs{In: a.(warnedArgs).In, Behaviour: "export nothing"})
+			}},
+		component.Registration{Name: "test.absent", Args: specimenArgs{}, Exports: specimenExports{},
+			Build: func(_ component.Options, a component.Arguments) (component.Component, error) {
+				_, err := os.ReadFile(a.(specimenArgs).In)
+				return nil, err
+			}},
 		component.Registration{Name: "test.strict", Args: strictArgs{}, Exports: specimenExports{},
 			Build: func(o component.Options, a component.Arguments) (component.Component, error) {
 				return l.build(o, specimenArgs{In: a.(strictArgs).In})

@@ -72,6 +72,7 @@ func (m *module) newContent(kind, globalID, making string) (*source.Content, err
 		Logger:   m.r.options.Logger,
 		DataPath: m.r.options.DataPath,
 		Tracer:   m.r.tracing,
+		Offline:  m.r.options.Offline,
 	})
 }
 

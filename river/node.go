@@ -42,18 +42,22 @@ type instance interface {
 type blockNode struct {
 	nodeID   string
 	globalID string
+	offline  bool // see Options.Offline
 
 	// evalMu is held during an evaluation of the node, so that evaluations do not overlap. It
 	// guards block and standard.
 	evalMu   sync.Mutex
 	block    *ast.BlockStmt
 	standard *vm.Scope
+	graph    *graph // nil for a nested import
 
 	// mu is held only briefly, never while a component's code runs.
 	mu           sync.RWMutex
 	blockLabel   string
 	dependencies []node
 	health       nodeHealth
+	unseen       string                      // why a check without a network did not look at all of the block, or ""
+	warnings     []*component.AttributeError // about the arguments that were decoded last
 }
 
 func newBlockNode(m *module, block *ast.BlockStmt) blockNode {
@@ -61,6 +65,7 @@ func newBlockNode(m *module, block *ast.BlockStmt) blockNode {
 	return blockNode{
 		nodeID:     id,
 		globalID:   m.globalID(id),
+		offline:    m.r.options.Offline,
 		standard:   m.r.standard,
 		block:      block,
 		blockLabel: block.Label,
@@ -74,7 +79,7 @@ func (n *blockNode) id() string { return n.nodeID }
 func (n *blockNode) setGraph(g *graph, self node) {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	n.block, n.standard = g.blocks[self], g.standard
+	n.block, n.standard, n.graph = g.blocks[self], g.standard, g
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dependencies = g.Dependencies(self)
@@ -90,10 +95,31 @@ func (n *blockNode) label() string { return n.blockLabel }
 
 // decode evaluates body in the scope of the block's references.
 func (n *blockNode) decode(body ast.Body, into interface{}) error {
-	if err := decodeBody(body, scopeOf(n.standard, n.references()), into); err != nil {
+	scope := scopeOf(n.standard, n.references())
+	var err error
+	if n.offline {
+		err = lookout{scope, n.resolve}.decode(body, into)
+	} else {
+		err = decodeBody(body, scope, into)
+	}
+	if err != nil {
 		return fmt.Errorf("decoding River: %w", err)
 	}
+	if warner, ok := into.(component.Warner); ok {
+		warnings := warner.Warnings()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.warnings = warnings
+	}
 	return nil
+}
+
+// resolve returns the node that a traversal in the block refers to, or nil.
+func (n *blockNode) resolve(t traversal) node {
+	if n.graph == nil {
+		return nil
+	}
+	return n.graph.resolve(t)
 }
 
 func (n *blockNode) evaluated(err error) {

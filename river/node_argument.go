@@ -14,9 +14,10 @@ import (
 type argumentNode struct {
 	nodeID, label string
 
-	mu    sync.Mutex
-	graph *graph
-	value any
+	mu      sync.Mutex
+	graph   *graph
+	value   any
+	unknown bool // to a check without a network
 }
 
 type argumentBlock struct {
@@ -41,11 +42,16 @@ func (n *argumentNode) evaluate() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	given, isGiven := n.graph.arguments[n.label]
-	if isGiven {
+	_, n.unknown = given.(unknownArgument)
+	if isGiven && !n.unknown {
 		n.value = given
 	}
 	var argument argumentBlock
 	err := decodeIn(n.graph, n, &argument)
+	if _, unseen := notSeen(err); unseen && n.graph.offline {
+		n.unknown = n.unknown || !isGiven
+		return nil
+	}
 	switch {
 	case isGiven && err != nil:
 		return err
@@ -62,7 +68,11 @@ func (n *argumentNode) evaluate() error {
 // decodeIn evaluates a node's block in a graph.
 func decodeIn(g *graph, n node, into interface{}) error {
 	err := protect(func() error {
-		return decodeBody(g.blocks[n].Body, scopeOf(g.standard, g.Dependencies(n)), into)
+		scope := scopeOf(g.standard, g.Dependencies(n))
+		if g.offline {
+			return lookout{scope, g.resolve}.decode(g.blocks[n].Body, into)
+		}
+		return decodeBody(g.blocks[n].Body, scope, into)
 	})
 	if err != nil {
 		return fmt.Errorf("decoding River: %w", err)
@@ -84,8 +94,9 @@ type exportNode struct {
 	evalMu sync.Mutex
 	graph  *graph
 
-	mu    sync.Mutex
-	value any
+	mu      sync.Mutex
+	value   any
+	unknown bool // to a check without a network
 }
 
 type exportBlock struct {
@@ -109,10 +120,13 @@ func (n *exportNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
 	var export exportBlock
-	if err := decodeIn(n.graph, n, &export); err != nil {
+	err := decodeIn(n.graph, n, &export)
+	_, unknown := notSeen(err)
+	if err != nil && !(unknown && n.graph.offline) {
 		return err
 	}
 	n.mu.Lock()
+	n.unknown = unknown
 	changed := !reflect.DeepEqual(n.value, export.Value)
 	n.value = export.Value
 	n.mu.Unlock()

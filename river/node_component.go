@@ -66,7 +66,7 @@ func (n *componentNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
 
-	err := protect(n.evaluateLocked)
+	err := n.look(protect(n.evaluateLocked))
 	n.evaluated(err)
 	logPanic(n.logger, "component panicked while it was evaluated", err)
 	return err
@@ -79,6 +79,9 @@ func (n *componentNode) evaluateLocked() error {
 	}
 	args := reflect.ValueOf(pointer).Elem().Interface()
 
+	if n.offline && n.registration.Asks != "" {
+		return &source.UnseenError{Reason: "asks " + n.registration.Asks}
+	}
 	managed := n.component()
 	if managed == nil {
 		return n.build(args)

@@ -90,7 +90,7 @@ func (n *customNode) configure(g *graph) {
 func (n *customNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	err := protect(n.evaluateLocked)
+	err := n.look(protect(n.evaluateLocked))
 	n.evaluated(err)
 	return err
 }
@@ -105,6 +105,9 @@ func (n *customNode) evaluateLocked() error {
 
 	namespace, name := splitCustomName(n.block)
 	definition, found := n.definitions.find(namespace, name)
+	if imported := n.definitions.unseenImport(namespace); !found && imported != "" {
+		return &source.UnseenError{Reason: "is declared by " + imported + ", which was not looked at"}
+	}
 	if !found {
 		return fmt.Errorf(
 			"loading custom component controller: custom component config not found in the registry, namespace: %q, "+

@@ -66,7 +66,7 @@ func (n *importNode) definitions() *definitions {
 func (n *importNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	err := protect(n.evaluateLocked)
+	err := n.look(protect(n.evaluateLocked))
 	n.evaluated(err)
 	return err
 }

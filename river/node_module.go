@@ -54,7 +54,7 @@ func (n *moduleNode) configure(g *graph) { n.setGraph(g, n) }
 func (n *moduleNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	err := protect(n.evaluateLocked)
+	err := n.look(protect(n.evaluateLocked))
 	n.evaluated(err)
 	return err
 }

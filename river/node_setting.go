@@ -17,9 +17,11 @@ type settingNode struct {
 // it.
 func newSettingNode(r *Runtime, name string, apply func(decode func(arguments interface{}) error) error) *settingNode {
 	return &settingNode{
-		blockNode: blockNode{nodeID: name, globalID: name, standard: r.standard, health: newNodeHealth()},
-		apply:     apply,
-		failure:   "Failed to evaluate node for config block",
+		blockNode: blockNode{
+			nodeID: name, globalID: name, offline: r.options.Offline, standard: r.standard, health: newNodeHealth(),
+		},
+		apply:   apply,
+		failure: "Failed to evaluate node for config block",
 	}
 }
 
@@ -63,7 +65,7 @@ func (n *settingNode) configure(g *graph) { n.setGraph(g, n) }
 func (n *settingNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	return protect(func() error { return n.apply(n.decodeBlock) })
+	return n.look(protect(func() error { return n.apply(n.decodeBlock) }))
 }
 
 // decodeBlock decodes the body of the block. If there is no block, it decodes an empty body, so

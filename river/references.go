@@ -22,9 +22,11 @@ func (t traversal) String() string {
 }
 
 // traversals returns all traversals in body, in the order of the text.
-func traversals(body ast.Body) []traversal {
+func traversals(body ast.Body) []traversal { return traversalsIn(body) }
+
+func traversalsIn(part ast.Node) []traversal {
 	var f traversalFinder
-	ast.Walk(&f, body)
+	ast.Walk(&f, part)
 	return f.found
 }
 

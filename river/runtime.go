@@ -46,6 +46,10 @@ type Options struct {
 	// are no metrics.
 	Registerer prometheus.Registerer
 
+	// Offline says that the runtime only checks configurations, and asks no other machine: Load does
+	// not build components that do, and Run must not be called. See Runtime.Findings.
+	Offline bool
+
 	// StopTimeout bounds the time that components have to finish their work when they stop. Zero
 	// means 15 seconds.
 	StopTimeout time.Duration

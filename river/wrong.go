@@ -62,6 +62,7 @@ func (f *finder) wrap(err error) error {
 // finder finds the problems of a body.
 type finder struct {
 	scope  *vm.Scope
+	skip   func(value ast.Expr) bool // if not nil: values that cannot be evaluated
 	others diag.Diagnostics
 }
 
@@ -143,6 +144,9 @@ func (f *finder) attribute(stmt *ast.AttributeStmt, known field, again bool) {
 	}
 	if known.block {
 		f.add(stmt, "%q must be a block, but is used as an attribute", name)
+		return
+	}
+	if f.skip != nil && f.skip(stmt.Value) {
 		return
 	}
 	err := vm.New(stmt.Value).Evaluate(f.scope, reflect.New(known.kind).Interface())

@@ -87,7 +87,7 @@ func TestArguments(t *testing.T) {
 		{file.Registration(), `files = ["/etc/*.txt"]`, "is not valid for file discovery"},
 		{file.Registration(), `files = []`, "at least one path name"},
 		{http.Registration(), `url = "http://h/targets"`, ""},
-		{http.Registration(), `url = "ftp://h/targets"`, "URL scheme must be"},
+		{http.Registration(), `url = "ftp://h/targets"`, ""}, // Alloy runs it: a warning
 		{dns.Registration(), `names = ["a"]`, ""},
 		{dns.Registration(), `names = ["a"]
 			type = "A"`, "a port is required"},

@@ -16,7 +16,9 @@ import (
 const Name = "discovery.dns"
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration { return discovery.Registration(Name, convert) }
+func Registration() component.Registration {
+	return discovery.Registration(Name, convert).Asking("a name server")
+}
 
 // Arguments configure discovery.dns.
 type Arguments struct {

@@ -18,7 +18,9 @@ import (
 const Name = "discovery.docker"
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration { return discovery.Registration(Name, convert) }
+func Registration() component.Registration {
+	return discovery.Registration(Name, convert).Asking("a Docker engine")
+}
 
 // Arguments configure discovery.docker.
 type Arguments struct {

@@ -17,7 +17,7 @@ const SwarmName = "discovery.dockerswarm"
 
 // SwarmRegistration returns what a host needs to offer discovery.dockerswarm.
 func SwarmRegistration() component.Registration {
-	return discovery.Registration(SwarmName, convertSwarm)
+	return discovery.Registration(SwarmName, convertSwarm).Asking("a Docker engine")
 }
 
 // SwarmArguments configure discovery.dockerswarm.

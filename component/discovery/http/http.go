@@ -18,7 +18,9 @@ import (
 const Name = "discovery.http"
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration { return discovery.Registration(Name, convert) }
+func Registration() component.Registration {
+	return discovery.Registration(Name, convert).Asking("a web server")
+}
 
 // Arguments configure discovery.http.
 type Arguments struct {
@@ -38,11 +40,16 @@ func (a *Arguments) Validate() error {
 	if err := discovery.CheckInterval(a.RefreshInterval); err != nil {
 		return err
 	}
-	if err := a.HTTPClient.Validate(); err != nil {
-		return err
+	return a.HTTPClient.Validate()
+}
+
+// Warnings implements component.Warner. A URL that cannot be asked is no reason to refuse a configuration, because
+// Grafana Alloy runs it: each request fails, and the component is unhealthy.
+func (a *Arguments) Warnings() []*component.AttributeError {
+	if u := a.URL.URL; u == nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return []*component.AttributeError{{Attribute: "url", Message: "must be absolute and start with http:// or https://"}}
 	}
-	_, err := convert(*a)
-	return err
+	return nil
 }
 
 func convert(a Arguments) (promdiscovery.Config, error) {
@@ -53,5 +60,5 @@ func convert(a Arguments) (promdiscovery.Config, error) {
 	if a.URL.URL != nil {
 		out.URL = a.URL.String()
 	}
-	return out, discovery.Check(out)
+	return out, out.HTTPClientConfig.Validate()
 }

@@ -30,7 +30,7 @@ var logOnce sync.Once
 // component that is built, instead of to standard error; but an error goes to the component whose request has failed,
 // and into its health.
 func Registration() component.Registration {
-	r := discovery.Registration(Name, convert)
+	r := discovery.Registration(Name, convert).Asking("the API server of a cluster")
 	build := r.Build
 	r.Build = func(opts component.Options, args component.Arguments) (component.Component, error) {
 		logOnce.Do(func() { logTo(opts.Logger) })

@@ -63,7 +63,7 @@ type Component struct {
 	component.Condition
 
 	mu     sync.Mutex
-	warned map[string]bool // unused arguments of the newest arguments
+	warned []*component.AttributeError // warnings about the newest arguments
 }
 
 var (
@@ -119,30 +119,19 @@ func (c *Component) take(args Settings) {
 	targets := usableTargets(args)
 	c.status.publish(func(s *status) { s.args, s.targets = args, targets })
 	c.metrics.count(func(n *counts) { n.targets = uint64(len(targets)) })
-	for _, name := range c.newlyUnused(args) {
-		level.Warn(c.opts.Logger).Log("msg", fmt.Sprintf(
-			"argument %s has no effect in Headwater", name))
-	}
+	c.logWarnings(args.Warnings())
 	if len(targets) == 0 && len(args.Targets) > 0 {
 		level.Warn(c.opts.Logger).Log("msg", "No targets found: no target names a process or a container",
 			"targets", len(args.Targets))
 	}
 }
 
-// newlyUnused returns the arguments without effect that the previous arguments did not set.
-func (c *Component) newlyUnused(args Settings) []string {
+// logWarnings logs the warnings that the previous arguments did not have.
+func (c *Component) logWarnings(warnings []*component.AttributeError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was := c.warned
-	c.warned = make(map[string]bool)
-	var fresh []string
-	for _, name := range args.Unused.withoutEffect() {
-		c.warned[name] = true
-		if !was[name] {
-			fresh = append(fresh, name)
-		}
-	}
-	return fresh
+	component.LogWarnings(c.opts.Logger, warnings, c.warned)
+	c.warned = warnings
 }
 
 // usableTargets describes the targets that specify a process or a container.

@@ -1,5 +1,7 @@
 package ebpf
 
+import "github.com/headwater/headwater/component"
+
 // UnusedArguments are accepted so that a configuration written for the Agent or Alloy loads, but they have no effect. A
 // nil field was not set.
 type UnusedArguments struct {
@@ -92,6 +94,18 @@ func (a *asked) add(name string, asked bool) {
 	if asked {
 		*a = append(*a, name)
 	}
+}
+
+// Warnings implements component.Warner. River does not look for it in a squashed field.
+func (a *Arguments) Warnings() []*component.AttributeError { return a.Settings.Warnings() }
+
+// Warnings implements component.Warner.
+func (a *Settings) Warnings() []*component.AttributeError {
+	var warnings []*component.AttributeError
+	for _, name := range a.Unused.withoutEffect() {
+		warnings = append(warnings, component.NoEffect(name, "pyroscope.ebpf of Headwater does without it"))
+	}
+	return warnings
 }
 
 func isSet[T any](p *T) bool { return p != nil }

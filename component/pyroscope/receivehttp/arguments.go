@@ -71,16 +71,16 @@ func (a *Arguments) Validate() error {
 	return nil
 }
 
-// withoutEffect returns the names of the arguments that are set but have no effect here.
-func (a *Arguments) withoutEffect() []string {
-	var names []string
+// Warnings implements component.Warner.
+func (a *Arguments) Warnings() []*component.AttributeError {
+	var warnings []*component.AttributeError
 	if a.GRPC != nil {
-		names = append(names, "grpc")
+		warnings = append(warnings, component.NoEffect("grpc", ""))
 	}
 	if a.DebugInfoUploadTimeout != 0 {
-		names = append(names, "debug_info_upload_timeout")
+		warnings = append(warnings, component.NoEffect("debug_info_upload_timeout", ""))
 	}
-	return names
+	return warnings
 }
 
 // Validate implements river.Validator.

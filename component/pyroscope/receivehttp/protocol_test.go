@@ -13,6 +13,8 @@ import (
 	"github.com/grafana/river"
 	"github.com/grafana/river/rivertypes"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
 )
 
 // pair returns a certificate for 127.0.0.1 and its key, in PEM.
@@ -80,7 +82,9 @@ grpc {
 }
 `), &args))
 	require.Equal(t, 7*time.Second, args.GracefulShutdownTimeout)
-	require.Equal(t, []string{"grpc", "debug_info_upload_timeout"}, args.withoutEffect())
+	require.Equal(t, []*component.AttributeError{
+		component.NoEffect("grpc", ""), component.NoEffect("debug_info_upload_timeout", ""),
+	}, args.Warnings())
 	server := args.HTTP.TLS.server()
 	require.Equal(t, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384},
 		server.CipherSuites)

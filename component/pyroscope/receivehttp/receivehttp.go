@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"reflect"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -85,9 +83,7 @@ func (c *Component) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case fresh := <-c.updates.Receive():
-			if names := fresh.withoutEffect(); !slices.Equal(names, args.withoutEffect()) {
-				level.Warn(c.opts.Logger).Log("msg", "arguments without effect here", "names", strings.Join(names, ", "))
-			}
+			component.LogWarnings(c.opts.Logger, fresh.Warnings(), args.Warnings())
 			same := reflect.DeepEqual(fresh.HTTP, args.HTTP)
 			args = fresh
 			if running != nil && same {

@@ -107,9 +107,6 @@ func (o *EndpointOptions) SetToDefault() {
 
 // check returns an error that names the first argument that cannot be used.
 func (o *EndpointOptions) check() error {
-	if _, err := parseEndpointURL(o.URL); err != nil {
-		return component.Refuse("url", "%s", err)
-	}
 	switch {
 	case o.RemoteTimeout <= 0:
 		return component.Refuse("remote_timeout", "must be longer than 0s, got %s", o.RemoteTimeout)
@@ -148,14 +145,21 @@ func parseEndpointURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// ignored returns the arguments that are set but have no effect here.
-func (a *Arguments) ignored() []string {
-	var names []string
-	for _, o := range a.Endpoints {
+// Warnings implements component.Warner. A URL that profiles cannot be pushed to is no reason to refuse a configuration,
+// because Grafana Alloy runs it: the endpoint is unhealthy, and drops and counts its profiles.
+func (a *Arguments) Warnings() []*component.AttributeError {
+	var warnings []*component.AttributeError
+	for i, o := range a.Endpoints {
+		of := ""
+		if len(a.Endpoints) > 1 {
+			of = fmt.Sprintf("of endpoint %d of %d ", i+1, len(a.Endpoints))
+		}
+		if _, err := parseEndpointURL(o.URL); err != nil {
+			warnings = append(warnings, &component.AttributeError{Attribute: "endpoint.url", Message: of + err.Error()})
+		}
 		if o.DebugInfoUploadTimeout != 0 {
-			names = append(names, "debug_info_upload_timeout")
-			break
+			warnings = append(warnings, component.NoEffect("endpoint.debug_info_upload_timeout", ""))
 		}
 	}
-	return names
+	return warnings
 }

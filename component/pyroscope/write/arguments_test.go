@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"io"
 	stdlog "log"
 	"net/http"
@@ -107,7 +108,8 @@ func TestEverythingDecodes(t *testing.T) {
 		}`
 	var args Arguments
 	require.NoError(t, river.Unmarshal([]byte(config), &args))
-	require.Equal(t, []string{"debug_info_upload_timeout"}, args.ignored())
+	require.Equal(t,
+		[]*component.AttributeError{component.NoEffect("endpoint.debug_info_upload_timeout", "")}, args.Warnings())
 
 	require.Equal(t,
 		&QueueOptions{MaxBytes: 2 << 20, MaxAge: 30 * time.Minute, MaxInFlight: 4, Fsync: "always",
@@ -133,21 +135,39 @@ func TestEverythingDecodes(t *testing.T) {
 	require.Equal(t, "/ca", third.OAuth2.TLSConfig.CAFile)
 }
 
+// TestUnusableURL: Alloy runs a configuration with such a URL, so it is not refused. The endpoint is unhealthy, and
+// counts the profiles that it drops.
+func TestUnusableURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"localhost:4040":    `must be absolute and start with http:// or https://, got "localhost:4040"`,
+		"":                  `must be absolute and start with http:// or https://, got ""`,
+		"ftp://u:secret@h":  `must be absolute and start with http:// or https://, got "ftp://u:xxxxx@h"`,
+		"http://":           "names no host",
+		"http://h:x/":       `is not a valid URL: invalid port ":x" after host`,
+		"http://h?a=b":      "must have neither query nor fragment, since the path of the push API is appended",
+		"http://u:secret@[": "is not a valid URL: missing ']' in host",
+	} {
+		var args Arguments
+		require.NoError(t, river.Unmarshal([]byte(fmt.Sprintf("endpoint {\n url = %q\n}", raw)), &args))
+		require.Equal(t, []*component.AttributeError{{Attribute: "endpoint.url", Message: want}}, args.Warnings())
+		r := newRig(t, args, testTuning()).run()
+		health := r.CurrentHealth()
+		require.Equal(t, component.HealthTypeUnhealthy, health.Health)
+		require.Contains(t, health.Message, "url "+want)
+		r.append("x")
+		r.eventually("pyroscope_write_dropped_profiles_total", 1)
+		r.stop()
+		require.Contains(t, r.log.String(), "argument endpoint.url")
+		require.NotContains(t, r.log.String(), "secret")
+	}
+}
+
 func TestInvalidArguments(t *testing.T) {
 	endpoint := func(lines string) string {
 		return "endpoint {\n url = \"http://localhost\"\n" + lines + "\n}"
 	}
 	tests := [][2]string{
 		{`endpoint { }`, `missing required attribute "url"`},
-		{`endpoint { url = "localhost:4040" }`,
-			`endpoint.url must be absolute and start with http:// or https://, got "localhost:4040"`},
-		{`endpoint { url = "" }`, `endpoint.url must be absolute and start with http:// or https://, got ""`},
-		{`endpoint { url = "ftp://u:secret@h" }`,
-			`endpoint.url must be absolute and start with http:// or https://, got "ftp://u:xxxxx@h"`},
-		{`endpoint { url = "http://" }`, `endpoint.url names no host`},
-		{`endpoint { url = "http://h:x/" }`, `endpoint.url is not a valid URL: invalid port ":x" after host`},
-		{`endpoint { url = "http://h?a=b" }`,
-			`endpoint.url must have neither query nor fragment, since the path of the push API is appended`},
 		{`external_labels = {"a-b" = "c"}`,
 			`external_labels cannot be used: invalid label name "a-b": only letters, digits, _ and . are allowed`},
 		{`receiver = 1`, `unrecognized attribute name "receiver"`},

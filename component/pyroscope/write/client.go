@@ -32,19 +32,17 @@ type client struct {
 	idle     func() // closes idle connections
 	pusher   pushv1connect.PusherServiceClient
 	agent    string
+	broken   error         // why its URL cannot be used, or nil
 	replaced chan struct{} // closed when another client replaces this one
 }
 
 // newClient returns a client. If tracer is not nil, each request is a span of tracer.
 func newClient(by settings, tracer trace.TracerProvider) (*client, error) {
 	opts := by.opts
-	u, err := parseEndpointURL(opts.URL)
-	if err != nil {
-		return nil, fmt.Errorf("endpoint: url %w", err)
-	}
+	_, broken := parseEndpointURL(opts.URL)
 	httpClient, err := config.NewClientFromConfig(opts.HTTPClient.Convert(), opts.Name)
 	if err != nil {
-		return nil, fmt.Errorf("endpoint %s: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("endpoint %s: %w", endpointName(opts), err)
 	}
 	idle := httpClient.CloseIdleConnections // before the transport is wrapped in one without this method
 	if tracer != nil {
@@ -57,6 +55,7 @@ func newClient(by settings, tracer trace.TracerProvider) (*client, error) {
 		pusher: pushv1connect.NewPusherServiceClient(observer{httpClient}, opts.URL,
 			connect.WithReadMaxBytes(MaxResponse)),
 		agent:    userAgent(),
+		broken:   broken,
 		replaced: make(chan struct{}),
 	}, nil
 }

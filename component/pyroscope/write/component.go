@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/go-kit/log"
-	"github.com/go-kit/log/level"
 
 	"github.com/headwater/headwater/component"
 )
@@ -41,7 +40,8 @@ type Component struct {
 	mu        sync.Mutex
 	phase     phase
 	endpoints []*endpoint
-	retired   sync.WaitGroup // endpoints that Update removed and that still flush
+	warned    []*component.AttributeError // warnings about the newest arguments
+	retired   sync.WaitGroup              // endpoints that Update removed and that still flush
 }
 
 type phase int
@@ -162,9 +162,9 @@ func (c *Component) apply(args Arguments) error {
 	if c.phase == running {
 		c.sweep()
 	}
-	for _, name := range args.ignored() {
-		level.Warn(c.opts.Logger).Log("msg", "argument has no effect here", "argument", name)
-	}
+	warnings := args.Warnings()
+	component.LogWarnings(c.opts.Logger, warnings, c.warned)
+	c.warned = warnings
 	return nil
 }
 
@@ -220,6 +220,9 @@ func (c *Component) CurrentHealth() component.Health {
 	var problems []string
 	for _, e := range c.snapshot() {
 		problem, since := e.status.problem()
+		if broken := e.client.Load().broken; broken != nil {
+			problem = "url " + broken.Error()
+		}
 		if problem != "" {
 			problems = append(problems, fmt.Sprintf("endpoint %s: %s", e.name, problem))
 		}

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -38,6 +39,10 @@ func (e *endpoint) deliver(it *item, ahead []*item) []*item {
 		}
 		if now := e.client.Load(); now != c {
 			c, waits, due = now, e.newBackoff(now), time.Time{}
+		}
+		if c.broken != nil {
+			e.drop(it, lostToRefusal, fmt.Errorf("url %w", c.broken))
+			return ahead
 		}
 		back := e.status.comesBack()
 		response, err := e.attempt(c, it)

@@ -9,13 +9,16 @@ import (
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/limits"
 )
 
 // CheckURL returns an error if profiles cannot be pushed to a URL. It does not contact the server.
 func CheckURL(url string) error {
-	o := onceOptions(url)
-	return o.check()
+	if _, err := parseEndpointURL(url); err != nil {
+		return component.Refuse("url", "%s", err)
+	}
+	return nil
 }
 
 // CheckLabels returns an error if [Once] cannot push with the labels.
@@ -40,6 +43,9 @@ func Once(ctx context.Context, url string, of map[string]string, profile []byte)
 		return err
 	}
 	defer c.close()
+	if c.broken != nil {
+		return fmt.Errorf("endpoint: url %w", c.broken)
+	}
 	pairs, err := pushLabels(labels.FromMap(of), nil)
 	if err != nil {
 		return err

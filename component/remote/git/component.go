@@ -13,7 +13,7 @@ import (
 
 // Registration returns the registration of remote.git.
 func Registration() component.Registration {
-	return component.NewRegistration("remote.git", Exports{}, newComponent)
+	return component.NewRegistration("remote.git", Exports{}, newComponent).Answering("a Git repository")
 }
 
 // Component reads one file of a repository.

@@ -27,7 +27,9 @@ const Name = "remote.http"
 const maxBody = 32 << 20
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration { return component.NewRegistration(Name, Exports{}, New) }
+func Registration() component.Registration {
+	return component.NewRegistration(Name, Exports{}, New).Answering("a web server")
+}
 
 // Arguments configure remote.http.
 type Arguments struct {

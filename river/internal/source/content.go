@@ -39,6 +39,7 @@ type Content struct {
 	kind         string
 	making       string                 // word for the creation of the component in errors
 	registration component.Registration // component that reads the text; zero for a string
+	offline      bool
 	options      component.Options
 	changed      *mailbox.Mailbox[struct{}]
 
@@ -57,6 +58,7 @@ type ContentOptions struct {
 	Logger   log.Logger
 	DataPath string // folder in which each component gets its own folder
 	Tracer   trace.TracerProvider
+	Offline  bool // ask no other machine: Evaluate then returns an *UnseenError
 }
 
 // NewContent returns the content of an import.* or module.* block. It fails if the
@@ -70,7 +72,7 @@ func NewContent(o ContentOptions) (*Content, error) {
 	if !found {
 		return nil, fmt.Errorf("needs the component %s, which this program does not have", contentComponents[o.Kind])
 	}
-	c.registration = registration
+	c.registration, c.offline = registration, o.Offline
 	c.options = component.Options{
 		ID:            o.ID,
 		Logger:        log.With(o.Logger, "component", o.ID),
@@ -106,6 +108,8 @@ func (c *Content) Evaluate(body ast.Body, decode func(ast.Body, interface{}) err
 	args := reflect.ValueOf(pointer).Elem().Interface()
 	managed, previous := c.Component(), c.Arguments()
 	switch {
+	case c.offline && c.registration.Asks != "":
+		return &UnseenError{Reason: "asks " + c.registration.Asks}
 	case managed == nil:
 		built, err := c.registration.Build(c.options, args)
 		if err != nil {

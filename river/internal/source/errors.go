@@ -50,6 +50,12 @@ func (e *LoadError) Fprint(w io.Writer, color bool) error {
 	return err
 }
 
+// UnseenError says that a check without a network cannot look at something. It is no mistake.
+type UnseenError struct{ Reason string }
+
+// Error returns the reason.
+func (e *UnseenError) Error() string { return e.Reason }
+
 // ErrorAt returns an error for a whole AST node.
 func ErrorAt(n ast.Node, format string, args ...interface{}) diag.Diagnostic {
 	return ErrorBetween(ast.StartPos(n), ast.EndPos(n), format, args...)

@@ -19,6 +19,7 @@ export async function details(id) {
 			fact("Gets data from", links(info.moduleID, info.referencesTo.filter((other) => !(info.sendsTo ?? []).includes(other)))),
 			fact("Used by", links(info.moduleID, info.referencedBy)),
 			inner.length > 0 ? fact("Inside", inner.map((module) => h("a", {href: link("graph", module)}, "its own components"))) : null),
+		info.warnings ? h("ul", {class: "warnings"}, info.warnings.map((warning) => h("li", {}, warning))) : null,
 		info.pages ? h("a", {class: "open", href: info.pages}, pagesName(info)) : null,
 		isProfiler(info) ? ["processes", "health"].map((page) => [" ", h("a", {class: "open", href: link(page, id)}, pageNames[page])]) : null,
 	];
