@@ -17,6 +17,7 @@ import (
 
 func convertCommand() *cobra.Command {
 	var server, output string
+	var profilingOnly bool
 	cmd := &cobra.Command{
 		Use:   "convert [flags] FILE | -- PROGRAM FLAGS...",
 		Short: "Convert the configuration of another profiler",
@@ -29,7 +30,8 @@ is converted. All other keys are listed with file and line.
 
 Any other FILE is a configuration of Grafana Agent in flow mode, or of Alloy. If Headwater has all
 components in it, the configuration is written unchanged. Otherwise the error names the file, the
-line and the unknown component. headwater run has the flags of alloy run and grafana-agent-flow run.
+line and the unknown component. With --profiling-only, only the part that makes profiles is written.
+headwater run has the flags of alloy run and grafana-agent-flow run.
 
 The exit code is 0 if every flag was converted or listed, 1 if a flag is unknown or Headwater cannot
 run FILE, and 2 if nothing could be converted.`,
@@ -47,11 +49,15 @@ run FILE, and 2 if nothing could be converted.`,
 			case slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0])):
 				return convertYAML(cmd, args[0], server, output)
 			}
+			if profilingOnly {
+				return convertProfilingPart(cmd, args[0], output)
+			}
 			return convertFile(cmd, args[0], output)
 		},
 	}
 	cmd.Flags().StringVar(&server, "server", "http://127.0.0.1:4040", "URL of the Pyroscope server to push to")
 	cmd.Flags().StringVarP(&output, "output", "o", "-", "file to write, - for standard output")
+	cmd.Flags().BoolVar(&profilingOnly, profilingOnlyFlag, false, profilingOnlyUsage)
 	return cmd
 }
 
@@ -113,7 +119,7 @@ func convertFile(cmd *cobra.Command, file, output string) error {
 	if err != nil {
 		return exitError{err, exitUsage}
 	}
-	if _, err := validate(file, true); err != nil {
+	if _, err := validate(file, river.Options{Offline: true}); err != nil {
 		printLoadError(cmd.ErrOrStderr(), err)
 		return fmt.Errorf("Headwater cannot run %s unchanged", file)
 	}
@@ -121,6 +127,36 @@ func convertFile(cmd *cobra.Command, file, output string) error {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s runs unchanged: headwater run %s\n", file, file)
+	return nil
+}
+
+// convertProfilingPart writes the part of a configuration in River that makes profiles.
+func convertProfilingPart(cmd *cobra.Command, file, output string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return exitError{err, exitUsage}
+	}
+	var findings []river.Finding
+	err = loaded(river.Options{Offline: true, ProfilingOnly: true}, func(r *river.Runtime) error {
+		if err := r.LoadPath(file); err != nil {
+			return err
+		}
+		findings = r.Findings()
+		text, err = river.Format(file, r.ProfilingText(file, text))
+		return err
+	})
+	if err != nil {
+		printLoadError(cmd.ErrOrStderr(), err)
+		return fmt.Errorf("the part of %s that makes profiles does not run here", file)
+	}
+	if err := writeConverted(cmd.OutOrStdout(), output, text); err != nil {
+		return err
+	}
+	findings = slices.DeleteFunc(findings, func(f river.Finding) bool { return f.Kind != river.FindingLeftOut })
+	printFindings(cmd.ErrOrStderr(), findings)
+	if slices.ContainsFunc(findings, func(f river.Finding) bool { return f.At.Filename != file }) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "Modules in other files have more than this part: run the result with --profiling-only")
+	}
 	return nil
 }
 

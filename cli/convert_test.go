@@ -86,6 +86,26 @@ func TestConvertFile(t *testing.T) {
 	require.Contains(t, stderr, "Headwater cannot run")
 }
 
+// TestConvertProfilingOnly: the part that makes profiles is written as it is, and what is left out is listed.
+func TestConvertProfilingOnly(t *testing.T) {
+	const profiles = "pyroscope.ebpf \"a\" {\n\tforward_to = [pyroscope.write.b.receiver]\n}\n\n" +
+		"// Where profiles go.\npyroscope.write \"b\" {\n\tendpoint {\n\t\turl = \"http://p:4040\"\n\t}\n}\n"
+	const metrics = "// All pods.\ndiscovery.kubernetes \"pods\" {\n\trole = \"pod\"\n}\n\nprometheus.scrape \"c\" {\n" +
+		"\ttargets    = discovery.kubernetes.pods.targets\n\tforward_to = []\n}\n\n"
+	path := writeConfig(t, metrics+profiles)
+	stdout, stderr, code := call(t, "convert", "--profiling-only", path)
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, profiles, stdout)
+	require.Contains(t, stderr, ": discovery.kubernetes: 1 (line 2)\n")
+	require.Contains(t, stderr, ": prometheus.scrape: 1 (line 6)\n")
+	stdout, stderr, code = call(t, "validate", "--profiling-only", path)
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, ": prometheus.scrape: 1 (line 6)\n")
+	_, stderr, code = call(t, "validate", path)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "--profiling-only")
+}
+
 const collector = `receivers:
   otlp:
   profiling:

@@ -100,9 +100,12 @@ func newProgram(flags runFlags, path string, stderr io.Writer) (*program, error)
 	metrics := river.ProcessMetrics()
 	p := &program{path: path, stderr: stderr, listener: listener, logger: river.NewLogger(stderr)}
 	p.runtime = river.New(river.Options{
-		Registry:   registry,
-		Logger:     p.logger,
-		DataPath:   flags.storagePath,
+		Registry: registry,
+		Logger:   p.logger,
+		DataPath: flags.storagePath,
+
+		ProfilingOnly: flags.profilingOnly,
+
 		Registerer: metrics,
 	})
 	p.server = &http.Server{

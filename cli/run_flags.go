@@ -18,6 +18,8 @@ type runFlags struct {
 	storagePath  string
 	format       string
 	healthy      bool
+
+	profilingOnly bool
 }
 
 // register declares the flags of run in Grafana Agent Flow v0.40 and in Alloy, so that service files and charts written
@@ -33,6 +35,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 
 	flags.BoolVar(&f.healthy, "require-healthy", false,
 		"answer /-/ready with 503 while a component is not healthy, such as a profiler that lacks privileges")
+
+	flags.BoolVar(&f.profilingOnly, profilingOnlyFlag, false, profilingOnlyUsage)
 
 	// Headwater never reports its use, so the flag has no effect.
 	flags.Bool("disable-reporting", false, "accepted without effect: Headwater never reports its use")

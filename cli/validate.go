@@ -16,7 +16,7 @@ import (
 )
 
 func validateCommand() *cobra.Command {
-	var resolve bool
+	var resolve, profilingOnly bool
 	cmd := &cobra.Command{
 		Use:   "validate PATH...",
 		Short: "Check configurations without running them",
@@ -28,6 +28,9 @@ are listed. They are no mistakes.
 With --resolve, it also does what run does before it starts anything: it asks web servers,
 Git repositories and clusters. What they do not answer is a mistake then.
 
+With --profiling-only, components of Alloy that Headwater does not have, for metrics, logs
+and traces, are left out, with the blocks that only serve them. They are listed.
+
 The exit code is 0 if all configurations are valid, and 1 if one is not.`,
 		Example: `  headwater validate config.river
   headwater validate --resolve config.river`,
@@ -35,7 +38,7 @@ The exit code is 0 if all configurations are valid, and 1 if one is not.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bad := 0
 			for _, path := range args {
-				findings, err := validate(path, !resolve)
+				findings, err := validate(path, river.Options{Offline: !resolve, ProfilingOnly: profilingOnly})
 				if err != nil {
 					bad++
 					printLoadError(cmd.ErrOrStderr(), err)
@@ -51,30 +54,37 @@ The exit code is 0 if all configurations are valid, and 1 if one is not.`,
 		},
 	}
 	cmd.Flags().BoolVar(&resolve, "resolve", false, "ask the web servers, repositories and clusters that run asks at its start")
+	cmd.Flags().BoolVar(&profilingOnly, profilingOnlyFlag, false, profilingOnlyUsage)
 	return cmd
 }
 
-// validate loads a configuration without running it. offline says that it must not ask other machines.
-func validate(path string, offline bool) ([]river.Finding, error) {
-	registry, err := all.Registry()
-	if err != nil {
-		return nil, err
-	}
-	scratch, err := os.MkdirTemp("", "headwater-validate-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(scratch)
-	runtime := river.New(river.Options{
-		Registry: registry,
-		Logger:   river.NewLogger(io.Discard),
-		DataPath: scratch,
-		Offline:  offline,
+const (
+	profilingOnlyFlag  = "profiling-only"
+	profilingOnlyUsage = "leave out the components that have no part in profiling"
+)
+
+// validate loads a configuration without running it.
+func validate(path string, options river.Options) ([]river.Finding, error) {
+	var findings []river.Finding
+	err := loaded(options, func(r *river.Runtime) error {
+		err := r.LoadPath(path)
+		findings = r.Findings()
+		return err
 	})
-	if err := runtime.LoadPath(path); err != nil {
-		return nil, err
+	return findings, err
+}
+
+// loaded calls use with a runtime that does not run.
+func loaded(options river.Options, use func(*river.Runtime) error) (err error) {
+	if options.Registry, err = all.Registry(); err != nil {
+		return err
 	}
-	return runtime.Findings(), nil
+	if options.DataPath, err = os.MkdirTemp("", "headwater-validate-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(options.DataPath)
+	options.Logger = river.NewLogger(io.Discard)
+	return use(river.New(options))
 }
 
 // printFindings prints a list for each kind of finding.
@@ -86,6 +96,7 @@ func printFindings(w io.Writer, findings []river.Finding) {
 		{"not looked at, or not completely", river.FindingUnseen},
 		{"without the effect that it asks for", river.FindingWarning},
 		{"environment variable that is not set here", river.FindingUnset},
+		{"left out, for it has no part in profiling", river.FindingLeftOut},
 	} {
 		title := "  " + list.title + ":\n"
 		for _, f := range findings {

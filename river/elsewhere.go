@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/headwater/headwater/component"
 )
 
 // elsewhere lists the components of Alloy and of the Grafana Agent, as of 2026, that Headwater does
@@ -53,6 +55,29 @@ func isElsewhere(name string) bool {
 		}
 	}
 	return false
+}
+
+// families are the first words of the names of components for metrics, logs and traces.
+const families = "beyla database_observability faro loki mimir otelcol prometheus"
+
+// isStranger reports whether a component of Alloy is not part of Headwater. A component that makes profiles is none:
+// a configuration for profiles cannot do without it.
+func isStranger(name string, registry component.Registry) bool {
+	if _, found := registry.Get(name); found || strings.HasPrefix(name, profilingPrefix) {
+		return false
+	}
+	if isElsewhere(name) {
+		return true
+	}
+	family, _, dotted := strings.Cut(name, ".")
+	return dotted && slices.Contains(strings.Fields(families), family) &&
+		nearest(name, slices.Values(registry.Names())) == ""
+}
+
+// servesProfiles reports whether a component that Headwater does not have may serve one that makes profiles.
+func servesProfiles(name string) bool {
+	family, _, _ := strings.Cut(name, ".")
+	return family == "discovery" || family == "remote"
 }
 
 // instead suggests a replacement for a component that Headwater does not have.

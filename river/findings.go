@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-kit/log/level"
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/token"
 
@@ -22,6 +23,9 @@ const (
 	FindingWarning
 	// FindingUnset is an environment variable that is not set.
 	FindingUnset
+	// FindingLeftOut is a kind of block that has no part in profiling, see Options.ProfilingOnly. The subject is its
+	// name, the text says how many there are, and where.
+	FindingLeftOut
 )
 
 // Finding is a remark on a configuration that loads.
@@ -44,6 +48,12 @@ func (r *Runtime) Findings() []Finding {
 		}
 		for _, block := range g.source.Blocks {
 			noteVariables(note, block)
+		}
+		left := g.blocksLeftOut()
+		kinds, places := summarize(left)
+		for _, kind := range kinds {
+			first := slices.IndexFunc(left, func(block *ast.BlockStmt) bool { return block.GetBlockName() == kind })
+			note(Finding{FindingLeftOut, ast.StartPos(left[first]).Position(), kind, places[kind]})
 		}
 	})
 	all := slices.Collect(maps.Keys(found))
@@ -101,4 +111,28 @@ func (n *blockNode) currentWarnings() []*component.AttributeError {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.warnings
+}
+
+// blocksLeftOut returns the blocks without a part in profiling.
+func (g *graph) blocksLeftOut() []*ast.BlockStmt {
+	var left []*ast.BlockStmt
+	for _, stmt := range g.leftOut {
+		if block, ok := stmt.(*ast.BlockStmt); ok {
+			left = append(left, block)
+		}
+	}
+	return left
+}
+
+// logLeftOut logs once what a module leaves out.
+func (m *module) logLeftOut(g *graph) {
+	kinds, places := summarize(g.blocksLeftOut())
+	if len(kinds) == 0 || m.loaded.Load() {
+		return
+	}
+	for i, kind := range kinds {
+		kinds[i] = kind + ": " + places[kind]
+	}
+	level.Info(m.r.logger).Log("msg", "left out, for it has no part in profiling", "module", m.id,
+		"blocks", strings.Join(kinds, "; "))
 }

@@ -38,6 +38,9 @@ type graph struct {
 	source      *Source
 	arguments   map[string]any // values for the argument blocks
 	definitions *definitions   // custom components that the blocks may use
+
+	strangers map[string]*ast.BlockStmt // components that Headwater does not have, by ID
+	leftOut   []ast.Stmt                // statements without a part in profiling, see Options.ProfilingOnly
 }
 
 func newGraph(m *module, text *Source, arguments map[string]any, outer *definitions) *graph {
@@ -49,6 +52,7 @@ func newGraph(m *module, text *Source, arguments map[string]any, outer *definiti
 		offline:   m.r.options.Offline,
 		source:    text,
 		arguments: arguments,
+		strangers: map[string]*ast.BlockStmt{},
 		definitions: &definitions{
 			parent:   outer,
 			declares: map[string]*ast.BlockStmt{},

@@ -24,14 +24,26 @@ type graphBuilder struct {
 	*graph
 	previous *graph
 	diags    diag.Diagnostics
+	ahead    map[string]*importNode // nodes of import blocks, by ID
+	dropped  map[string]bool        // arguments that the text declares and that its part for profiles does not need
 }
 
 // buildGraph builds the graph of a text. It reuses nodes of the current graph whose blocks are
 // still in the text, and does not change them: if there are diagnostics, the current graph stays in
 // use.
 func (m *module) buildGraph(text *Source, arguments map[string]any, outer *definitions) (*graph, diag.Diagnostics) {
-	b := &graphBuilder{module: m, graph: newGraph(m, text, arguments, outer), previous: m.graph.Load()}
-	components := b.insertConfigBlocks(text.Blocks)
+	b := &graphBuilder{
+		module: m, graph: newGraph(m, text, arguments, outer), previous: m.graph.Load(),
+		ahead: map[string]*importNode{}, dropped: map[string]bool{},
+	}
+	blocks := text.Blocks
+	if m.r.options.ProfilingOnly {
+		if blocks = b.profilingPart(blocks); len(b.diags) > 0 {
+			sortDiagnostics(b.diags)
+			return b.graph, b.diags
+		}
+	}
+	components := b.insertConfigBlocks(blocks)
 	b.checkArguments()
 	b.insertComponents(components)
 	b.diags = append(b.diags, b.wire()...)
@@ -122,10 +134,7 @@ func (b *graphBuilder) insertImport(block *ast.BlockStmt) {
 		b.diags.Add(source.ErrorAt(block, "the namespace %s already belongs to %s", block.Label,
 			b.definitions.imports[block.Label].id()))
 	default:
-		n, ok := b.previous.byID[id].(*importNode)
-		if !ok {
-			n = newImportNode(b.module, block, b.module.changes.put)
-		}
+		n := b.importFor(block)
 		b.definitions.imports[block.Label] = n
 		b.insert(n, block)
 	}
@@ -157,7 +166,7 @@ func (b *graphBuilder) declaredBefore(block *ast.BlockStmt) bool {
 // checkArguments refuses values for arguments that the module does not declare.
 func (b *graphBuilder) checkArguments() {
 	for _, name := range slices.Sorted(maps.Keys(b.arguments)) {
-		if _, ok := b.byID[argumentName+"."+name].(*argumentNode); !ok {
+		if _, ok := b.byID[argumentName+"."+name].(*argumentNode); !ok && !b.dropped[name] {
 			b.diags.Add(diag.Diagnostic{
 				Severity: diag.SeverityLevelError,
 				Message:  fmt.Sprintf("Provided argument %q is not defined in the module", name),
@@ -168,6 +177,7 @@ func (b *graphBuilder) checkArguments() {
 
 func (b *graphBuilder) insertComponents(blocks []*ast.BlockStmt) {
 	declared := make(map[string]*ast.BlockStmt, len(blocks))
+	var unknown []*ast.BlockStmt
 	for _, block := range blocks {
 		id, name := source.BlockID(block), block.GetBlockName()
 		if first := declared[id]; first != nil {
@@ -176,12 +186,20 @@ func (b *graphBuilder) insertComponents(blocks []*ast.BlockStmt) {
 			continue
 		}
 		declared[id] = block
+		if !b.definitions.isCustom(block.Name[0]) && isStranger(name, b.r.options.Registry) {
+			b.strangers[id] = block
+			unknown = append(unknown, block)
+			continue
+		}
 		n, reason := b.componentFor(block)
 		if reason != "" {
 			b.diags.Add(source.ErrorAtName(block, len(name), "%s", reason))
 			continue
 		}
 		b.insert(n, block)
+	}
+	if len(unknown) > 0 {
+		b.diags.Add(strangers(unknown))
 	}
 	b.checkLabels(declared)
 }

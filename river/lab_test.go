@@ -114,6 +114,7 @@ func (l *lab) registry(t *testing.T) component.Registry {
 	registry, err := component.NewRegistry(
 		component.Registration{Name: "test.value", Args: specimenArgs{}, Exports: specimenExports{}, Build: l.build},
 		component.Registration{Name: "test.sink", Args: specimenArgs{}, Build: l.build},
+		component.Registration{Name: "pyroscope.sink", Args: specimenArgs{}, Exports: specimenExports{}, Build: l.build},
 		component.Registration{Name: "test.remote", Args: specimenArgs{}, Exports: specimenExports{}, Build: l.build}.
 			Answering("a web server"),
 		component.Registration{Name: "test.finder", Args: specimenArgs{}, Exports: specimenExports{}, Build: l.build}.

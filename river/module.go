@@ -110,6 +110,7 @@ func (m *module) load(text *Source, arguments map[string]any, outer *definitions
 	if len(diags) > 0 && !m.loaded.Load() {
 		return &LoadError{Diagnostics: diags, Files: files}
 	}
+	m.logLeftOut(next)
 	m.graph.Store(next)
 	m.loaded.Store(true)
 	m.publishExports()

@@ -82,6 +82,9 @@ func (g *graph) references(body ast.Body) ([]node, diag.Diagnostics) {
 			continue
 		}
 		n := g.resolve(t)
+		if n == nil && g.isStranger(t) {
+			continue // reported with all others
+		}
 		if n == nil {
 			first, last := ast.StartPos(t[0]), ast.StartPos(t[len(t)-1])
 			diags.Add(source.ErrorBetween(first, last, "component %q does not exist or is out of scope", t))
@@ -102,4 +105,14 @@ func (g *graph) resolve(t traversal) node {
 		}
 	}
 	return nil
+}
+
+// isStranger reports whether a traversal refers to a component that Headwater does not have.
+func (g *graph) isStranger(t traversal) bool {
+	for length := 1; length <= len(t); length++ {
+		if g.strangers[t[:length].String()] != nil {
+			return true
+		}
+	}
+	return false
 }

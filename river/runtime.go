@@ -50,6 +50,11 @@ type Options struct {
 	// not build components that do, and Run must not be called. See Runtime.Findings.
 	Offline bool
 
+	// ProfilingOnly leaves out the components that have no part in profiling, see Runtime.Findings. Those are the
+	// components of Alloy that Headwater does not have, and blocks that only serve them. A component that makes or
+	// sends profiles and needs one of them is an error.
+	ProfilingOnly bool
+
 	// StopTimeout bounds the time that components have to finish their work when they stop. Zero
 	// means 15 seconds.
 	StopTimeout time.Duration
