@@ -57,7 +57,7 @@ func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 	if len(second) > 1 && len(first) > 1 {
 		b.merged = slices.Grow(b.merged[:0], len(first)+len(second))
 	}
-	rows, err := b.markEntry(fillGaps(b.merged, first, second, size))
+	rows, err := b.markEntry(b.markNewThreads(fillGaps(b.merged, first, second, size)))
 	if err != nil {
 		return nil, err
 	}

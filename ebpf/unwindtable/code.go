@@ -177,6 +177,67 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 	return rows
 }
 
+// markNewThreads adds rows for functions with call frame information that contain the system call
+// clone, and code of the child after it: clone of the runtimes of sanitizers, of gperftools and of
+// Chromium. The child has another stack, so it has no caller. The call frame information is only
+// right for the parent. There is one row up to the branch of the child, and rows from there on.
+func (b *builder) markNewThreads(rows []unwind.Row) []unwind.Row {
+	if b.table.sections.Machine != elf.EM_X86_64 {
+		return rows
+	}
+	type found struct {
+		call, child int    // offsets from the start of the page
+		size        uint64 // bytes up to the code of the parent
+	}
+	var all []found
+	for i := range b.code.segments {
+		s := &b.code.segments[i]
+		lo := max(b.lo-min(b.lo, overlap), s.addr)
+		hi := min(b.hi+min(overlap, math.MaxUint64-b.hi), s.addr+s.window.size)
+		if lo >= hi {
+			continue
+		}
+		text, err := s.window.Slice(lo-s.addr, int(hi-lo))
+		if err != nil {
+			continue // as in markKnownCode
+		}
+		for at := range occurrences(text, inlineClone) {
+			child := at + len(inlineClone) + 1
+			if child < len(text) && startsThread(text[child:]) {
+				first := int(int64(lo - b.lo))
+				all = append(all, found{first + at, first + child, uint64(text[child-1])})
+			}
+		}
+	}
+	outermost := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
+	for _, f := range all {
+		child := b.lo + uint64(f.child)
+		code := codeflow.Entry(b.code, elf.EM_X86_64, child, [2]uint64{child, child + f.size + overlap})
+		if len(code) != 1 || code[0][0] != child || code[0][1] > child+f.size ||
+			!bytes.Equal(b.code.at(code[0][1]-2, 2), inlineClone[:2]) {
+			continue // it does not end with the system call exit
+		}
+		if at := max(f.call, 0); at < b.size {
+			row := rows[find(rows, at)]
+			if row.CFA == unwind.CFASP && row.RA() == unwind.RADefault {
+				row.Rules = unwind.Rules(row.FP(), unwind.RAClone)
+				rows = b.mark(rows, f.call, f.child, row)
+			}
+		}
+		rows = b.mark(rows, f.child, f.child+int(code[0][1]-child), outermost)
+	}
+	return rows
+}
+
+// inlineClone is: syscall; test %rax,%rax; jne. The distance of the jump follows.
+var inlineClone = []byte{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x75}
+
+// startsThread reports whether code is: xor %rbp,%rbp; pop %rax; pop %rdi; call *%rax. It ends the
+// chain of frame pointers, and calls the function that the parent has put on the new stack.
+func startsThread(code []byte) bool {
+	return bytes.HasPrefix(bytes.TrimPrefix(code, []byte{0x48}), []byte{0x31, 0xed, 0x58, 0x5f, 0xff, 0xd0})
+}
+
 // coroutineStarts returns the code that the first function of a coroutine returns to: glibc's
 // __start_context (sysdeps/unix/sysv/linux/x86_64/__start_context.S). makecontext sets it as the
 // return address, so it is looked up one byte early, where there is no call frame information. The

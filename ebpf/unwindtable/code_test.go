@@ -98,7 +98,7 @@ func TestTrampolineAArch64(t *testing.T) {
 		"2c cfa=sp+0 ra=lr", "4c no rule")
 }
 
-// TestCodeIsReadWhereNeeded checks that text is not read if .eh_frame leaves only padding.
+// TestCodeIsReadWhereNeeded checks that text does not matter if .eh_frame leaves only padding.
 func TestCodeIsReadWhereNeeded(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, unwind.MaxPageSize-64, offset(16))
@@ -298,5 +298,35 @@ func TestLongFunction(t *testing.T) {
 		if rule.String() != want {
 			t.Errorf("page %d: %s, want %s", page, rule, want)
 		}
+	}
+}
+
+// TestThreadInFunction has the system call clone in a function with call frame information. The
+// child has a new stack: it has no caller. The information is right for the parent.
+func TestThreadInFunction(t *testing.T) {
+	call := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x75, 0x13}                     // syscall; test %rax,%rax; jne
+	calls := ehtest.Asm{0x48, 0x31, 0xed, 0x58, 0x5f, 0xff, 0xd0}                    // xor %rbp,%rbp; pop %rax; pop %rdi; call *%rax
+	exits := ehtest.Asm{0x48, 0x89, 0xc7, 0x48, 0xc7, 0xc0, 60, 0, 0, 0, 0x0f, 0x05} // mov %rax,%rdi; mov $60,%rax; syscall
+	other := ehtest.Asm{0x48, 0x89, 0xc7, 0x48, 0xc7, 0xc0, 39, 0, 0, 0, 0x0f, 0x05} // another system call
+	leaves := ehtest.Asm{0x48, 0x83, 0xc4, 0x08, 0xc3}                               // add $8,%rsp; ret
+	forks := ehtest.Asm{0x48, 0x31, 0xed, 0x90, 0x90, 0x90, 0x90}                    // a child with the stack of its parent
+	for name, test := range map[string]struct {
+		code ehtest.Asm
+		want []string
+	}{
+		"a thread": {slices.Concat(call, calls, exits, leaves), []string{"0 cfa=sp+16",
+			"100 cfa=sp+16 ra=*(cfa-8) unless rax=0", "107 cfa=sp+8 ra=undefined", "11a cfa=sp+16", "1000 no rule"}},
+		"it goes on": {slices.Concat(call, calls, other, leaves), []string{"0 cfa=sp+16", "1000 no rule"}},
+		"a process":  {slices.Concat(call, forks, exits, leaves), []string{"0 cfa=sp+16", "1000 no rule"}},
+	} {
+		f, cie := x86Frames()
+		f.FDE(cie, text, 0x1000, offset(16))
+		table, err := FromSections(Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes),
+			Text: codeAt(2*unwind.MaxPageSize, map[int]ehtest.Asm{0x100: test.code})})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		t.Log(name)
+		checkPage(t, table, textPage, test.want...)
 	}
 }
