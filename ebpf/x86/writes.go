@@ -100,7 +100,7 @@ func (in *Instruction) oneByteWrites() uint16 {
 		return in.part(in.RM)
 	case op >= 0xa4 && op < 0xa8, op >= 0xaa && op < 0xb0, op >= 0x6c && op < 0x70:
 		return in.stringWrites()
-	case op >= 0xe0 && op < 0xe4: // loop
+	case op >= 0xe0 && op < 0xe3: // loop
 		return setRCX
 	}
 	switch op {
@@ -129,7 +129,7 @@ func (in *Instruction) oneByteWrites() uint16 {
 	case 0x98, 0x9f, 0xa0, 0xa1, 0xcd, 0xd7, 0xe4, 0xe5, 0xec, 0xed: // and interrupts: system calls
 		return setRAX
 	case 0xdf: // fnstsw
-		if in.Mod == 3 {
+		if in.Mod == 3 && in.Reg&7 == 4 && in.RM&7 == 0 {
 			return setRAX
 		}
 	case 0x99:

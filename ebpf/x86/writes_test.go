@@ -72,7 +72,7 @@ func registersOf(set uint16) (names []string) {
 
 // readsOnly matches the instructions whose last operand is not written.
 var readsOnly = regexp.MustCompile(`^(?:v?u?comis[sdh]|cmp|test|bt[wlq]?$|push|j|call|nop|ud[012]|prefetch|vptest|ptest` +
-	`|kortest|ktest|(?:rd|wr)?ssp|wrss|out|ret|ptwrite|wr[fg]sbase|verr|verw|lldt|ltr|lmsw|inv|fld|fst[^s]|fn?stcw)`)
+	`|kortest|ktest|incssp|wrss|vmwrite|out|ret|ptwrite|wr[fg]sbase|verr|verw|lldt|ltr|lmsw|inv|fld|fst[^s]|fn?stcw)`)
 
 // ofStrings and ofRAX match the names of string instructions, and of multiplications and divisions.
 var (
@@ -110,6 +110,8 @@ func writesShown(in shown) uint16 {
 	}
 	set, known := implicit[name]
 	switch {
+	case name == "xchg" && last == "%ax" && operands[0] == last: // a nop
+		return 0
 	case ofStrings.MatchString(name) && (strings.Contains(text, "%ds:") || strings.Contains(text, "%es:(")):
 		if strings.Contains(text, "(%rsi)") {
 			set |= setRSI
@@ -119,6 +121,9 @@ func writesShown(in shown) uint16 {
 		}
 		if repeats {
 			set |= setRCX
+		}
+		if strings.HasPrefix(name, "scas") { // compares
+			return set
 		}
 		return set | setShown(last)
 	case known && name != "cmpxchg8b" && name != "cmpxchg16b":
