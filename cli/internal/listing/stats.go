@@ -30,7 +30,7 @@ func (t *File) WriteStats(out io.Writer, asJSON bool) error {
 
 func (s *Stats) write(out io.Writer) error {
 	described := max(s.TextBytes-s.GapBytes, 1)
-	fmt.Fprintf(out, "%s: %d FDEs or Go functions\n\n", s.File, s.FDEs)
+	fmt.Fprintf(out, "%s\n\n", s.File)
 	fmt.Fprintf(out, "text            %12d bytes\n", s.TextBytes)
 	fmt.Fprintf(out, "with a rule     %12d bytes, %.3f %% of the text that is not a gap\n",
 		s.CoveredBytes, 100*float64(s.CoveredBytes)/float64(described))
