@@ -41,7 +41,8 @@ type replaced struct {
 // letterOf returns the letter whose function a name is, "" if it is of none.
 func letterOf(name string) string {
 	for _, letter := range []string{"a", "b"} {
-		if strings.HasPrefix(name, letter+letter+"_") || name == "in_"+letter {
+		unnamed := strings.HasPrefix(name, "lib"+letter+".so+")
+		if unnamed || strings.HasPrefix(name, letter+letter+"_") || name == "in_"+letter {
 			return letter
 		}
 	}
@@ -159,4 +160,41 @@ func TestReplacedCode(t *testing.T) {
 		}
 	}
 	t.Logf("%v", s.Stats().Errors)
+}
+
+// TestTextMovesAndReturns: a program moves the code of two libraries by mremap, which the kernel does not report, but
+// never over other code: to new places, between two places, and in halves. No stack has functions of both libraries.
+func TestTextMovesAndReturns(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	need.Tools(t, "gcc")
+	dir := t.TempDir()
+	var args []string
+	for _, letter := range []string{"a", "b"} {
+		library := filepath.Join(dir, "lib"+letter+".so")
+		run(t, "gcc", "-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-o", library,
+			fmt.Sprintf("-DNAME(x)=%s%s_##x", letter, letter), "testdata/replaced/library.c")
+		args = append(args, library)
+	}
+	program := filepath.Join(dir, "moves")
+	run(t, "gcc", "-O2", "-fomit-frame-pointer", "-o", program, "testdata/replaced/replaced.c", "-ldl")
+	for _, how := range []string{"away", "back", "halves"} {
+		t.Run(how, func(t *testing.T) {
+			if how != "back" {
+				testkit.Nightly(t, "back has the same moves")
+			}
+			pid := testkit.Run(t, exec.Command(program, append([]string{how, "3600", "60"}, args...)...))
+			s := start(t, only(identityOptions(), pid))
+			defer s.Close()
+			settle(t, s, pid)
+			count := replaced{ends: map[string]int64{}}
+			for _, names := range stacksOf(collectOf(t, s, 300, pid), pid) {
+				count.judge(names, "", 1)
+			}
+			t.Logf("%d stacks are whole, %d wrong, %v", count.right, count.wrong, count.ends)
+			if count.wrong > 0 || count.right == 0 {
+				t.Errorf("%d are wrong: %s", count.wrong, count.example)
+			}
+		})
+	}
 }

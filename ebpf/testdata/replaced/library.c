@@ -16,7 +16,7 @@ static __attribute__((noinline)) void NAME(work)(void)
 	__asm__ volatile("");
 }
 
-void run(int n)
+__attribute__((aligned(4096))) void run(int n) // the code has more than one page
 {
 	for (int i = 0; i < n; i++) {
 		NAME(work)();

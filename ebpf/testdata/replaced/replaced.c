@@ -65,6 +65,46 @@ static void check(int ok, const char *what)
 	}
 }
 
+static void move(void *from, size_t size, void *to)
+{
+	check(mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to, "mremap");
+}
+
+// move_text moves the code of both libraries in turn: to a new place each time with HOW away, else between two places,
+// with HOW halves in two steps. No code comes to a place where other code was.
+static void move_text(const char *how, const char *paths[], double end, double seconds)
+{
+	struct text texts[2];
+	char *places[2][2], *now_at[2];
+	long run[2];
+	char *room = mmap(NULL, 1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	check(room != MAP_FAILED, "mmap");
+	for (int i = 0; i < 2; i++) {
+		void *library = dlopen(paths[i], RTLD_NOW);
+		check(library != NULL, "dlopen");
+		texts[i] = text(paths[i]);
+		run[i] = (char *)dlsym(library, "run") - (char *)texts[i].start;
+		places[i][0] = now_at[i] = texts[i].start;
+		places[i][1] = room;
+		room += texts[i].size;
+	}
+	for (int n = 0; now() < end; n++) {
+		int odd = n & 1;
+		size_t size = texts[odd].size, first = strcmp(how, "halves") ? size : 4096;
+		char *to = places[odd][!(n & 2)];
+		if (!strcmp(how, "away")) {
+			to = room;
+			room += size;
+		}
+		move(now_at[odd], first, to);
+		if (first < size)
+			move(now_at[odd] + first, size - first, to + first);
+		now_at[odd] = to;
+		turn(odd, (code *)(to + run[odd]), seconds);
+	}
+	_exit(0); // the libraries' last functions are elsewhere
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argv[1], *paths[] = { argv[4], argv[5] };
@@ -80,6 +120,8 @@ int main(int argc, char **argv)
 		}
 		return 0;
 	}
+	if (!strcmp(how, "away") || !strcmp(how, "back") || !strcmp(how, "halves"))
+		move_text(how, paths, end, seconds);
 	void *library = dlopen(paths[0], RTLD_NOW);
 	check(library != NULL, "dlopen");
 	code *run = (code *)dlsym(library, "run");
@@ -90,8 +132,7 @@ int main(int argc, char **argv)
 				files[odd], place.offset);
 		check(at != MAP_FAILED, "mmap");
 		if (moved)
-			at = mremap(at, place.size, place.size, MREMAP_MAYMOVE | MREMAP_FIXED, place.start);
-		check(at == place.start, "mremap");
+			move(at, place.size, place.start);
 		turn(odd, run, seconds);
 	}
 	return 0;
