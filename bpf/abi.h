@@ -242,6 +242,11 @@ enum path_op {
 	PATH_INDEX = 4,          /* at + scale * *(__u32 *)(bias + offset), which must be below limit */
 	PATH_ADD = 5,            /* at + offset */
 	PATH_ABSOLUTE = 6,       /* offset */
+	/*
+	 * *(bias + offset), the thread state that the interpreter runs, if the word at `scale` in it is the thread pointer:
+	 * then the next `limit` steps are left out.
+	 */
+	PATH_RUNNING = 7,
 };
 
 struct path_step {
@@ -350,6 +355,7 @@ enum chain_end {
 	CHAIN_THREAD_NOT_FOUND = 4, /* in the list of threads */
 	CHAIN_UNREADABLE = 5, /* a frame */
 	CHAIN_TOO_LONG = 6, /* MAX_CHAIN_FRAMES, or no room in the sample */
+	CHAIN_FIRST_STATE = 7, /* as CHAIN_WHOLE, but PATH_RUNNING did not lead to the thread: it may have another state */
 	CHAIN_ENDS,
 };
 

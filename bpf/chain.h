@@ -16,12 +16,14 @@ struct chain {
 	__u64 at;   /* how far the path has come; then the frame */
 	__u64 bias; /* of the interpreter's file */
 	__u64 interpreter; /* index in `interpreters`; 0: none */
+	__u64 first_state; /* 1: PATH_RUNNING has not led to a state of the thread */
 	struct blocks blocks; /* of the frame */
 };
 
 /* One step of the path to the first frame. */
 ALWAYS_INLINE int path_step(struct chain *c, const struct path_step *s)
 {
+	__u64 owner = 0;
 	__u32 index;
 
 	switch (s->op) {
@@ -42,6 +44,11 @@ ALWAYS_INLINE int path_step(struct chain *c, const struct path_step *s)
 			return CHAIN_NO_START;
 		c->at += (__u64)index * s->scale;
 		return CHAIN_NONE;
+	case PATH_RUNNING:
+		if (read_user(&c->at, sizeof(c->at), c->bias + s->offset))
+			return CHAIN_NO_START;
+		c->first_state = !c->at || read_user(&owner, sizeof(owner), c->at + s->scale) || owner != thread_pointer();
+		return CHAIN_NONE;
 	case PATH_LOAD:
 		if (read_user(&c->at, sizeof(c->at), c->at + s->offset))
 			return CHAIN_NO_START;
@@ -59,8 +66,16 @@ ALWAYS_INLINE int path_steps(struct chain *c, const struct interpreter *in, __u3
 		int end = path_step(c, &in->steps[i]);
 		if (end)
 			return end;
+		if (in->steps[i].op == PATH_RUNNING && !c->first_state)
+			from = i + 1 + in->steps[i].limit;
 	}
 	return CHAIN_NONE;
+}
+
+/* How the chain of the state that the path has led to ends. */
+ALWAYS_INLINE int end_of_state(const struct chain *c, int end)
+{
+	return end == CHAIN_WHOLE && c->first_state ? CHAIN_FIRST_STATE : end;
 }
 
 /* Searches the list that the path has led to for the node of this thread. */

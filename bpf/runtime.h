@@ -321,13 +321,14 @@ __attribute__((noinline)) int take_chain(__u32 cpu)
 	}
 	ring->unknown_count = 0;
 	ring->chain.at = 0;
+	ring->chain.first_state = 0;
 	begin_blocks(&ring->chain.blocks);
 	__u32 head = runtime_end(s);
 	s->runtime_words = 1;
 	s->interpreter = in->id;
 	int end = in->slots ? take_slots(ring, cpu) : walk_chain(in, cpu);
 
-	s->chain_end = (__u8)end;
+	s->chain_end = (__u8)end_of_state(&ring->chain, end);
 	__u64 stride = in->frame.word_count + 1 + !!in->slots;
 	*body(s, head) = (s->runtime_words - 1) / stride | stride << 32;
 	for (__u32 i = 0; i < MAX_SAMPLE_CODES; i++) {

@@ -299,7 +299,7 @@ type heapSampleRing struct {
 		CopiedBytes  uint64
 		Uncopied     uint64
 		Outcomes     [16]uint64
-		Chains       [7]uint64
+		Chains       [8]uint64
 		ChainFrames  uint64
 		Codes        uint64
 		UnnamedCodes uint64
@@ -367,6 +367,7 @@ type heapSampleRing struct {
 		At          uint64
 		Bias        uint64
 		Interpreter uint64
+		FirstState  uint64
 		Blocks      struct {
 			_          structs.HostLayout
 			Read       uint64
@@ -391,7 +392,7 @@ type heapSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [24]byte
+	_            [8]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

@@ -81,7 +81,10 @@ func (r chainMaker) steps(n int) (steps []runtime.Step) {
 	for range n {
 		s := runtime.Step{Op: runtime.Load, Offset: int64(r.IntN(5) * 8), Scale: uint32(r.IntN(4) * 8)}
 		if s.Limit = r.Uint32(); r.IntN(3) == 0 {
-			s.Op = runtime.Op(1 + r.IntN(6))
+			s.Op = runtime.Op(1 + r.IntN(7))
+		}
+		if s.Op == runtime.Running {
+			s.Limit %= runtime.MaxSteps
 		}
 		if s.Op == runtime.Absolute {
 			s.Offset = int64(r.near())

@@ -99,7 +99,8 @@ const (
 	profilerChainEndCHAIN_THREAD_NOT_FOUND profilerChainEnd = 4
 	profilerChainEndCHAIN_UNREADABLE       profilerChainEnd = 5
 	profilerChainEndCHAIN_TOO_LONG         profilerChainEnd = 6
-	profilerChainEndCHAIN_ENDS             profilerChainEnd = 7
+	profilerChainEndCHAIN_FIRST_STATE      profilerChainEnd = 7
+	profilerChainEndCHAIN_ENDS             profilerChainEnd = 8
 )
 
 type profilerConfigFlags uint32
@@ -124,7 +125,7 @@ type profilerCounters struct {
 	CopiedBytes  uint64
 	Uncopied     uint64
 	Outcomes     [16]uint64
-	Chains       [7]uint64
+	Chains       [8]uint64
 	ChainFrames  uint64
 	Codes        uint64
 	UnnamedCodes uint64
@@ -296,6 +297,7 @@ const (
 	profilerPathOpPATH_INDEX          profilerPathOp = 4
 	profilerPathOpPATH_ADD            profilerPathOp = 5
 	profilerPathOpPATH_ABSOLUTE       profilerPathOp = 6
+	profilerPathOpPATH_RUNNING        profilerPathOp = 7
 )
 
 type profilerProcess struct {
@@ -482,6 +484,7 @@ type profilerSampleRing struct {
 		At          uint64
 		Bias        uint64
 		Interpreter uint64
+		FirstState  uint64
 		Blocks      struct {
 			_          structs.HostLayout
 			Read       uint64
@@ -506,7 +509,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [24]byte
+	_            [8]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

@@ -218,8 +218,8 @@ func (s *Spec) Layout() *Layout {
 type Step struct {
 	Op     Op
 	Offset int64
-	Scale  uint32 // for Index
-	Limit  uint32 // for Index
+	Scale  uint32 // for Index and Running
+	Limit  uint32 // for Index and Running
 }
 
 // Op is the operation of a Step on the address, at.
@@ -233,6 +233,11 @@ const (
 	Index                       // at += Scale * i, i = *(uint32 *)(bias + Offset), which must be below Limit
 	Add                         // at += Offset
 	Absolute                    // at = Offset, an address in the process
+
+	// Running leads to the thread state that the interpreter runs, at = *(uint64 *)(bias + Offset), if its word at
+	// offset Scale is the thread pointer. Then the next Limit steps are left out. Otherwise they lead to a state of the
+	// thread, which may have others, and a chain that would be ChainWhole is ChainFirstState.
+	Running
 )
 
 // Find searches a linked list for the node of the thread. It starts at the address of the first node.
@@ -325,11 +330,13 @@ const (
 	ChainThreadNotFound                 // the list of threads has no node for the thread
 	ChainUnreadable                     // a frame cannot be read
 	ChainTooLong                        // more frames than a sample can hold
+	ChainFirstState                     // as ChainWhole, but the thread may run another state, see Running
 	NumChainEnds
 )
 
 var chainEnds = [NumChainEnds]string{
 	"none", "whole", "no_thread", "no_start", "thread_not_found", "unreadable", "too_long",
+	"first_state",
 }
 
 func (e ChainEnd) String() string {

@@ -49,7 +49,8 @@ func (c *Chain) checkStart(everywhere bool) error {
 	}
 	for _, steps := range [][]Step{c.Start, c.Then} {
 		for _, step := range steps {
-			if step.Op < Global || step.Op > Absolute || step.Op == Absolute && everywhere {
+			if step.Op < Global || step.Op > Running || step.Op == Absolute && everywhere ||
+				step.Op == Running && step.Limit > MaxSteps {
 				return fmt.Errorf("%w: step %+v", errSpec, step)
 			}
 		}

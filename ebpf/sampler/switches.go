@@ -69,11 +69,15 @@ const switching = 2
 // place places the chain of a sample, whose frames are x.shape, among its native frames. It ends the stack at the
 // library code where the stack starts, and returns false if the place of the chain is uncertain.
 func (x *interpreted) place(t *process.Tracker, by *process.Interpretation, s *kernel.Sample) ([]chain.Placed, bool) {
-	whole := s.Chain.End == runtime.ChainWhole && len(x.shape) > 0
+	first := s.Chain.End == runtime.ChainFirstState // the thread may run another state, and has given up its lock
+	whole := (first || s.Chain.End == runtime.ChainWhole) && len(x.shape) > 0
 	groups := x.switchGroups(t, by, s)
 	for _, g := range groups {
 		if !whole || g.evaluations == 0 {
 			continue
+		}
+		if first && g.kind == runtime.ToState {
+			return nil, false
 		}
 		placed, ok := chain.Place(x.shape, true, x.native(by, s.User[:g.first], true))
 		if !ok {

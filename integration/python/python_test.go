@@ -64,6 +64,25 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// TestInterpreters: the functions of a thread are those of the interpreter that it runs.
+func TestInterpreters(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "python3")
+	t.Parallel()
+	for _, python := range pythons() {
+		t.Run(filepath.Base(python), func(t *testing.T) {
+			programs := []*program{newProgram(t, "interpreter", 0, python), newProgram(t, "interpreters", 0, python)}
+			for _, p := range programs {
+				p.another = true
+			}
+			profilePrograms(t, programs)
+			for _, p := range programs {
+				t.Run(p.way, p.checkAnother)
+			}
+		})
+	}
+}
+
 // TestDisabled: the argument only leaves the native frames.
 func TestDisabled(t *testing.T) {
 	need.Root(t)
@@ -103,6 +122,23 @@ func TestEmbedded(t *testing.T) {
 	p := newProgram(t, "native", 2, path)
 	profilePrograms(t, []*program{p})
 	p.check(t)
+	t.Run("another interpreter", func(t *testing.T) {
+		p := newProgram(t, "native", 2, path)
+		p.cmd.Env = append(os.Environ(), "ANOTHER=1")
+		profilePrograms(t, []*program{p})
+		p.checkAnother(t)
+	})
+}
+
+// checkAnother judges the samples of a program that runs another interpreter. Samples without functions decide nothing:
+// before Python 3.12 those of a thread that waits for the lock have none.
+func (p *program) checkAnother(t *testing.T) {
+	t.Helper()
+	c := compareStacks(p.samples, p.said(), p.evaluations)
+	t.Logf("%d samples in Python, %d with frames of it, %d as the program has said", c.inPython, c.named, c.right)
+	if c.right < enough || c.other > 0 {
+		t.Errorf("%d stacks as the program has said, %d in another way: %s", c.right, c.other, c.wrong)
+	}
 }
 
 // TestGreenlets: the stack of a greenlet ends at its start, independent of the code that switches to it.
@@ -141,6 +177,7 @@ type program struct {
 	process     *lab.Process
 	stdin       io.Closer
 	samples     []sample
+	another     bool // it runs in another interpreter than the first one of the process
 }
 
 // newProgram returns the program of a way that an interpreter will run.
@@ -220,6 +257,9 @@ func profilePrograms(t *testing.T, programs []*program) {
 		for _, p := range programs {
 			if p.process.Ended() {
 				t.Fatalf("%s has ended: %v\n%s", p.name, p.process.Err, p.process.Output)
+			}
+			if p.another {
+				withoutCallers(byName[p.name])
 			}
 			c := compareStacks(byName[p.name], p.said(), p.evaluations)
 			last[p.name] = c
@@ -306,6 +346,16 @@ func compareStacks(samples []sample, said []string, evaluations int) (c comparis
 		}
 	}
 	return c
+}
+
+// withoutCallers takes off the frames that stand for functions of the interpreter that has called the other one.
+func withoutCallers(samples []sample) {
+	for i := range samples {
+		s := &samples[i]
+		for n := len(s.python); n > 0 && strings.HasSuffix(strings.Split(s.python[n-1], "|")[0], " code, not read]"); n-- {
+			s.python = s.python[:n-1]
+		}
+	}
 }
 
 // withoutLine takes off the line of the first frame, which runs.

@@ -68,7 +68,7 @@ static int walk(struct chain *c, struct chain_result *out)
 		words[MAX_LAYOUT_WORDS] = cookie_of(&c->blocks, &i->frame);
 		end = next_frame(c, i);
 	}
-	return end ? end : CHAIN_TOO_LONG;
+	return end ? end_of_state(c, end) : CHAIN_TOO_LONG;
 }
 
 int main(void)

@@ -37,11 +37,11 @@ func Walk(c *runtime.Chain, t Thread, m Memory, use func(words []uint64, cookie 
 	for range MaxFrames {
 		words, end := w.frame()
 		if end != runtime.ChainNone {
-			return end
+			return w.ofState(end)
 		}
 		use(words, w.blocks.cookie(&c.Frame))
 		if end := w.next(words); end != runtime.ChainNone {
-			return end
+			return w.ofState(end)
 		}
 	}
 	return runtime.ChainTooLong
@@ -64,6 +64,15 @@ type walker struct {
 	at     uint64
 	blocks blocks
 	words  [runtime.MaxWords]uint64
+	first  bool // Running has not led to a state of the thread
+}
+
+// ofState returns how the chain of the state that the path has led to ends.
+func (w *walker) ofState(end runtime.ChainEnd) runtime.ChainEnd {
+	if w.first && end == runtime.ChainWhole {
+		return runtime.ChainFirstState
+	}
+	return end
 }
 
 func (w *walker) u64(addr uint64) (v uint64, ok bool) {
@@ -92,9 +101,12 @@ func (w *walker) begin() runtime.ChainEnd {
 }
 
 func (w *walker) path(steps []runtime.Step) runtime.ChainEnd {
-	for i := range steps {
+	for i := 0; i < len(steps); i++ {
 		if end := w.step(&steps[i]); end != runtime.ChainNone {
 			return end
+		}
+		if steps[i].Op == runtime.Running && !w.first {
+			i += int(steps[i].Limit)
 		}
 	}
 	return runtime.ChainNone
@@ -117,6 +129,13 @@ func (w *walker) step(s *runtime.Step) runtime.ChainEnd {
 			return runtime.ChainNoStart
 		}
 		w.at += uint64(i) * uint64(s.Scale)
+	case runtime.Running:
+		at, ok := w.u64(w.thread.Bias + off)
+		if !ok {
+			return runtime.ChainNoStart
+		}
+		owner, owned := w.u64(at + uint64(s.Scale))
+		w.at, w.first = at, at == 0 || !owned || owner != w.thread.Pointer
 	case runtime.Load:
 		at, ok := w.u64(w.at + off)
 		switch {

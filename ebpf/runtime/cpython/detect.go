@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/runtime"
@@ -118,6 +119,12 @@ func (l *library) findState(file *elffile.File) (err error) {
 	}
 	if l.thread = steps(l.machine, l.state+uint64(l.layout.at("runtime.key"))); l.thread == nil {
 		return fmt.Errorf("the thread state cannot be found on %v yet", l.machine)
+	}
+	if l.layout.has("runtime.running") {
+		l.thread = slices.Insert(l.thread, 0, runtime.Step{
+			Op: runtime.Running, Offset: int64(l.state) + l.layout.at("runtime.running"),
+			Scale: uint32(l.layout.at("thread.id")), Limit: uint32(len(l.thread)),
+		})
 	}
 	return nil
 }

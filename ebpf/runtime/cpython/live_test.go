@@ -199,9 +199,18 @@ func (p *python) threadPointer(t *testing.T) uint64 {
 // chain follows a chain as the BPF program does, in Go and one word at a time.
 func (p *python) chain(t *testing.T, c *runtime.Chain, bias, threadPointer uint64) (frames [][]uint64) {
 	t.Helper()
-	at := uint64(0)
+	at, left := uint64(0), uint32(0)
 	for _, s := range append(append([]runtime.Step{}, c.Start...), c.Then...) {
+		if left > 0 {
+			left--
+			continue
+		}
 		switch s.Op {
+		case runtime.Running:
+			at = p.word(t, bias+uint64(s.Offset))
+			if at != 0 && p.word(t, at+uint64(s.Scale)) == threadPointer {
+				left = s.Limit
+			}
 		case runtime.ThreadPointer:
 			at = threadPointer + uint64(s.Offset)
 		case runtime.Load:

@@ -205,4 +205,13 @@ def interpreter():
         % (__file__, text))
 
 
+def interpreters():
+    """Several threads run other interpreters."""
+    all = [threading.Thread(target=interpreter) for n in range(3)]
+    for t in all:
+        t.start()
+    for t in all:
+        t.join()
+
+
 globals()[sys.argv[1]]()

@@ -24,6 +24,8 @@ int main(void)
 	PRINT("runtime.interpreters", offsetof(_PyRuntimeState, interpreters.head));
 #if PY_MINOR_VERSION < 12
 	PRINT("runtime.key", offsetof(_PyRuntimeState, gilstate.autoTSSkey._key));
+	PRINT("runtime.running", offsetof(_PyRuntimeState, gilstate.tstate_current));
+	PRINT("thread.id", offsetof(PyThreadState, thread_id));
 #elif PY_MINOR_VERSION < 15
 	PRINT("runtime.key", offsetof(_PyRuntimeState, autoTSSkey._key));
 #endif
