@@ -73,6 +73,7 @@ enum limits {
 	KNOWN_SHIFT = 8,        /* for each 256 bytes of memory, the last four named code objects are known */
 	KNOWN_BITS = 13,
 	KNOWN_WORDS = 1 << KNOWN_BITS,
+	REFERENCE_COLOR_BITS = 16, /* at most, below the address in a reference of 64 bits */
 	RED_ZONE = 128, /* bytes below sp where a leaf of x86-64 may keep data, and an epilogue may have left some */
 };
 
@@ -126,6 +127,7 @@ enum cfa_kind {
 	 * pc is used with RA_REG; else the goroutine was left in a call, and the return address is at sp.
 	 */
 	CFA_GOROUTINE = 14,
+	CFA_FROZEN = 15, /* no frame: the callers are in the runtime's heap, see frozen.h; else as CFA_UNSUPPORTED */
 };
 
 /* Low nibble of `rules`: how the caller's frame pointer is found. */
@@ -306,6 +308,44 @@ enum thread_owner {
 	OWNER_TID = 2,
 };
 
+/*
+ * How to find the callers that a runtime keeps in its heap, see frozen.h. Numbers are offsets in bytes, if the comment
+ * says nothing else. The names are those of Java.
+ */
+struct frozen {
+	__s64 descriptor; /* from the thread pointer: a pointer to the thread's descriptor; 0: no callers are found */
+	__u64 entry_pc; /* address in the runtime's file: where the outermost frame returns to */
+	__u64 bad_bits; /* address in the runtime's file: a mask of the bits that a valid reference lacks; 0: none */
+	__u64 color_shift; /* address in the runtime's file: the bits of a reference below the address; 0: none */
+	__u64 base; /* added to a reference of 4 bytes */
+	__u64 class_mask; /* word class_at of a chunk is `class` in these bits */
+	__u64 class;
+	/* in the descriptor: */
+	__u16 os_thread; /* a pointer, to ... */
+	__u16 os_thread_own; /* ... the thread pointer */
+	__u16 entry; /* a pointer to the entry of the thread's continuation on the stack */
+	__u16 last_sp; /* the runtime's own note of the innermost frame */
+	__u16 carrier; /* a pointer to a reference to the object of the thread */
+	__u16 entry_bytes; /* size of the entry */
+	/* in objects: */
+	__u16 continuation; /* of a thread */
+	__u16 outer; /* of a continuation */
+	__u16 chunk; /* of a continuation */
+	/* in a chunk: */
+	__u16 class_at;
+	__u16 chunk_parent;
+	__u16 chunk_size; /* in words, as the next two */
+	__u16 chunk_sp;
+	__u16 chunk_bottom;
+	__u16 chunk_stack;
+	__u16 locals_below; /* the frame pointer of an interpreted frame */
+	__u8 bottom_from_end; /* chunk_bottom counts from the end of the stack */
+	__u8 reference_bytes; /* of a field: 4 or 8 */
+	__u8 shift; /* of a reference of 4 bytes */
+	__u8 unused[5];
+};
+_Static_assert(sizeof(struct frozen) == 96, "frozen");
+
 /* Value of the map `interpreters`: how to find the frames that a language runtime keeps itself. */
 struct interpreter {
 	__u32 id; /* for user space: never used again */
@@ -330,6 +370,7 @@ struct interpreter {
 	__u64 slots_low;
 	__u64 slots_high;
 	struct layout frame;
+	struct frozen frozen;
 };
 _Static_assert(sizeof(struct interpreter) % 8 == 0, "interpreter");
 
@@ -362,6 +403,7 @@ enum chain_end {
 enum frame_flags {
 	FRAME_RETURN_ADDRESS = 1, /* address is a return address */
 	FRAME_POINTER = 2, /* reached by frame pointer, not by CFI */
+	FRAME_FROZEN = 4, /* it is in the runtime's heap */
 };
 
 /* A user frame. With exe 0, address is the process's own, else the file's. */

@@ -57,6 +57,12 @@ struct unwinder {
 	__u64 goroutine[4]; /* sp, pc, lr and fp of the goroutine that is entered; here for the same reason */
 	__u64 probed; /* the kernel's struct uprobe_task of the thread; 0 if none: no return address is replaced */
 	__u64 returns; /* the kernel's struct return_instance of the innermost call that may be left; 0 if none */
+	__u64 interpreter; /* of the process: index in `interpreters`; 0: none */
+	__u64 bias; /* of the interpreter's file */
+	__u64 chunk; /* in the runtime's heap, with the frame; 0: the frame is on the stack. See frozen.h: */
+	__u64 frozen_end; /* of the chunk's frames */
+	__u64 frozen_slot; /* where the frame pointer of the frame was saved */
+	__u64 frozen_entry; /* where the walk returns to the stack */
 	__u64 cached_generation; /* of the mappings whose rules are remembered; 0 if none are */
 	__u64 cached_stamp;
 	__u64 window_base; /* address of window[0] */

@@ -3,6 +3,7 @@
 #ifndef HEADWATER_WALK_H
 #define HEADWATER_WALK_H
 
+#include "frozen.h"
 #include "ring.h"
 #include "rules.h"
 #include "task.h"
@@ -79,11 +80,20 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	if (may_be_in_trampoline(u))
 		leave_trampoline(cpu);
 	int r = locate(u, ring->rules, &f);
+	if (u->rule.cfa == CFA_FROZEN && !u->exact) {
+		if (!enter_frozen(cpu))
+			return OUTCOME_UNSET;
+		r = OUTCOME_COMPLETE;
+	}
+	if (u->chunk)
+		find_frozen_fp(u);
 	to[0] = f.address;
 	to[1] = f.exe | (__u64)f.flags << 32;
 	if (ring->slots_wanted)
 		note_slot(ring, &f, u->regs.fp, s->user_frames);
 	s->user_frames++;
+	if (u->chunk)
+		return r ? OUTCOME_COMPLETE : step_frozen(cpu);
 	if (r)
 		return r;
 	/*
@@ -115,11 +125,14 @@ ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct p
 	u->mapping.start = u->mapping.end = 0;
 	u->mappings = u->mapping_count = 0;
 	u->cached_generation = 0;
+	u->chunk = u->interpreter = 0;
 	s->exec = current_exec();
 	if (p && is_same_program(p, s)) {
 		u->mappings = p->mappings;
 		u->mapping_count = p->count;
 		s->generation = p->generation;
+		u->interpreter = p->interpreter;
+		u->bias = p->bias;
 		begin_cache(u, p, row_changes, s->time);
 		if (*(volatile __u32 *)&p->pid != s->pid || *(volatile __u32 *)&p->generation != s->generation) {
 			u->mapping_count = 0;

@@ -249,6 +249,36 @@ type heapInterpreter struct {
 		CookieBlocks uint8
 		Unused       [2]uint8
 	}
+	Frozen struct {
+		_              structs.HostLayout
+		Descriptor     int64
+		EntryPc        uint64
+		BadBits        uint64
+		ColorShift     uint64
+		Base           uint64
+		ClassMask      uint64
+		Class          uint64
+		OsThread       uint16
+		OsThreadOwn    uint16
+		Entry          uint16
+		LastSp         uint16
+		Carrier        uint16
+		EntryBytes     uint16
+		Continuation   uint16
+		Outer          uint16
+		Chunk          uint16
+		ClassAt        uint16
+		ChunkParent    uint16
+		ChunkSize      uint16
+		ChunkSp        uint16
+		ChunkBottom    uint16
+		ChunkStack     uint16
+		LocalsBelow    uint16
+		BottomFromEnd  uint8
+		ReferenceBytes uint8
+		Shift          uint8
+		Unused         [5]uint8
+	}
 }
 
 type heapKnownCodes struct {
@@ -357,6 +387,12 @@ type heapSampleRing struct {
 		Goroutine        [4]uint64
 		Probed           uint64
 		Returns          uint64
+		Interpreter      uint64
+		Bias             uint64
+		Chunk            uint64
+		FrozenEnd        uint64
+		FrozenSlot       uint64
+		FrozenEntry      uint64
 		CachedGeneration uint64
 		CachedStamp      uint64
 		WindowBase       uint64
@@ -392,7 +428,7 @@ type heapSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [8]byte
+	_            [24]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64
@@ -401,7 +437,7 @@ type heapSampleRing struct {
 		Generation uint32
 		Row        uint64
 	}
-	_     [1216]byte
+	_     [1152]byte
 	Words [82432]uint64
 }
 

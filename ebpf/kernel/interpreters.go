@@ -90,6 +90,7 @@ const noWord = 255 // NO_WORD of bpf/abi.h
 
 func encodeInterpreter(s *runtime.Spec) (v profilerInterpreter) {
 	c := s.Chain
+	encodeFrozen(&v, s.Frozen)
 	v.Next, v.Stop = noWord, noWord
 	if s.Slots != nil {
 		v.Slots, v.SlotsLow, v.SlotsHigh = 1, s.Slots.Low, s.Slots.High
@@ -117,6 +118,25 @@ func encodeInterpreter(s *runtime.Spec) (v profilerInterpreter) {
 	}
 	encodeLayout(&v, &c.Frame)
 	return v
+}
+
+func encodeFrozen(v *profilerInterpreter, f *runtime.Frozen) {
+	if f == nil {
+		return
+	}
+	to := &v.Frozen
+	to.Descriptor, to.EntryPc, to.BadBits, to.ColorShift = f.Descriptor, f.EntryPC, f.BadBits, f.ColorShift
+	to.Base, to.Shift, to.ReferenceBytes = f.Base, uint8(f.Shift), uint8(f.ReferenceBytes)
+	to.Class, to.ClassMask, to.ClassAt = f.Class, f.ClassMask, uint16(f.ClassAt)
+	to.OsThread, to.OsThreadOwn = uint16(f.OSThread), uint16(f.OSThreadOwn)
+	to.Entry, to.LastSp, to.Carrier = uint16(f.Entry), uint16(f.LastSP), uint16(f.Carrier)
+	to.EntryBytes, to.Continuation = uint16(f.EntryBytes), uint16(f.Continuation)
+	to.Outer, to.Chunk = uint16(f.Outer), uint16(f.Chunk)
+	to.ChunkParent, to.ChunkSize, to.ChunkSp = uint16(f.ChunkParent), uint16(f.ChunkSize), uint16(f.ChunkSP)
+	to.ChunkBottom, to.ChunkStack, to.LocalsBelow = uint16(f.ChunkBottom), uint16(f.ChunkStack), uint16(f.LocalsBelow)
+	if f.BottomFromEnd {
+		to.BottomFromEnd = 1
+	}
 }
 
 func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {

@@ -87,6 +87,7 @@ const (
 	profilerCfaKindCFA_SP_FAR      profilerCfaKind = 12
 	profilerCfaKindCFA_ABSENT      profilerCfaKind = 13
 	profilerCfaKindCFA_GOROUTINE   profilerCfaKind = 14
+	profilerCfaKindCFA_FROZEN      profilerCfaKind = 15
 )
 
 type profilerChainEnd uint32
@@ -146,6 +147,7 @@ type profilerFrameFlags uint32
 const (
 	profilerFrameFlagsFRAME_RETURN_ADDRESS profilerFrameFlags = 1
 	profilerFrameFlagsFRAME_POINTER        profilerFrameFlags = 2
+	profilerFrameFlagsFRAME_FROZEN         profilerFrameFlags = 4
 )
 
 type profilerInterpreter struct {
@@ -200,6 +202,36 @@ type profilerInterpreter struct {
 		Code         uint8
 		CookieBlocks uint8
 		Unused       [2]uint8
+	}
+	Frozen struct {
+		_              structs.HostLayout
+		Descriptor     int64
+		EntryPc        uint64
+		BadBits        uint64
+		ColorShift     uint64
+		Base           uint64
+		ClassMask      uint64
+		Class          uint64
+		OsThread       uint16
+		OsThreadOwn    uint16
+		Entry          uint16
+		LastSp         uint16
+		Carrier        uint16
+		EntryBytes     uint16
+		Continuation   uint16
+		Outer          uint16
+		Chunk          uint16
+		ClassAt        uint16
+		ChunkParent    uint16
+		ChunkSize      uint16
+		ChunkSp        uint16
+		ChunkBottom    uint16
+		ChunkStack     uint16
+		LocalsBelow    uint16
+		BottomFromEnd  uint8
+		ReferenceBytes uint8
+		Shift          uint8
+		Unused         [5]uint8
 	}
 }
 
@@ -262,6 +294,7 @@ const (
 	profilerLimitsKNOWN_SHIFT                profilerLimits = 8
 	profilerLimitsKNOWN_BITS                 profilerLimits = 13
 	profilerLimitsKNOWN_WORDS                profilerLimits = 8192
+	profilerLimitsREFERENCE_COLOR_BITS       profilerLimits = 16
 	profilerLimitsRED_ZONE                   profilerLimits = 128
 )
 
@@ -474,6 +507,12 @@ type profilerSampleRing struct {
 		Goroutine        [4]uint64
 		Probed           uint64
 		Returns          uint64
+		Interpreter      uint64
+		Bias             uint64
+		Chunk            uint64
+		FrozenEnd        uint64
+		FrozenSlot       uint64
+		FrozenEntry      uint64
 		CachedGeneration uint64
 		CachedStamp      uint64
 		WindowBase       uint64
@@ -509,7 +548,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [8]byte
+	_            [24]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64
@@ -518,7 +557,7 @@ type profilerSampleRing struct {
 		Generation uint32
 		Row        uint64
 	}
-	_     [1216]byte
+	_     [1152]byte
 	Words [82432]uint64
 }
 

@@ -113,6 +113,8 @@ type FrameFlags uint8
 const (
 	ReturnAddress FrameFlags = FrameFlags(profilerFrameFlagsFRAME_RETURN_ADDRESS)
 	FramePointer  FrameFlags = FrameFlags(profilerFrameFlagsFRAME_POINTER)
+	// InHeap is a frame that the runtime keeps in its heap.
+	InHeap FrameFlags = FrameFlags(profilerFrameFlagsFRAME_FROZEN)
 	// Interpreted is a function that an interpreter runs: Exe stands for the interpreter's functions, Code is the
 	// number of the function, and Vaddr is a position in it.
 	Interpreted FrameFlags = 1 << 6

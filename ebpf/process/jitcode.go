@@ -170,6 +170,19 @@ func (c *JITCode) Frozen(vaddr, at uint64) (frozen, returned bool) {
 	return freezing.Frozen(vaddr, at)
 }
 
+// Freezes reports whether the code at leaf may be about to leave frames that are also in the runtime's heap, see
+// [runtime.Freezing].
+func (c *JITCode) Freezes(leaf, top, at uint64) bool {
+	freezing, ok := c.code.(runtime.Freezing)
+	if !ok {
+		return false
+	}
+	i := c.exe.image.Load()
+	i.building.Lock()
+	defer i.building.Unlock()
+	return freezing.Freezes(leaf, top, at)
+}
+
 // Address returns the process's address for an ELF virtual address.
 func (c *JITCode) Address(vaddr uint64) uint64 { return vaddr + c.base }
 

@@ -2,6 +2,7 @@ package process
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -134,6 +135,21 @@ func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 		return unwind.WideRule{}, unwind.NoRow
 	}
 	return rule, unwind.Unset
+}
+
+// aroundBytes is how much of a process's memory BuildAround reads.
+const aroundBytes = 2048
+
+// BuildAround builds the pages of rows of the code that words from an address on point to, so that the next walk over
+// such words misses none. The words may have changed since the walk that missed.
+func (v *View) BuildAround(code *JITCode, addr uint64) {
+	b := make([]byte, aroundBytes)
+	n, _ := v.tracker.fs.Memory(v.pid).ReadAt(b, int64(addr)) // what cannot be read now is built after the next miss
+	for b = b[:max(n, 0)]; len(b) >= 8; b = b[8:] {
+		if word := binary.LittleEndian.Uint64(b); word > code.low && word <= code.high {
+			v.Rule(word - 1)
+		}
+	}
 }
 
 // CallFrame returns the call frame information for an address and the load bias of its file, or false if there is none.

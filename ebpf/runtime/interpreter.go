@@ -91,6 +91,9 @@ type Freezing interface {
 	// (CLOCK_MONOTONIC, ns); the frames that follow on the stack are then not its callers. returned reports whether
 	// vaddr is only the return address of such a caller, not a frame of its own.
 	Frozen(vaddr, at uint64) (frozen, returned bool)
+	// Freezes reports whether the code at leaf may be about to leave frames that the runtime has copied to the heap:
+	// then the frames are both on the stack and in the heap. top is the address in the innermost frame in the heap.
+	Freezes(leaf, top, at uint64) bool
 }
 
 // Interpreter finds and names the frames of a language, in all processes of its Spec. Safe for
@@ -183,6 +186,26 @@ type Spec struct {
 	// Everywhere says that this Spec holds in every process whose program is this file, because no address depends on
 	// the process. Then even the first sample of a new process has frames, before user space has examined the process.
 	Everywhere bool
+	Frozen     *Frozen // callers that the runtime keeps in its heap; nil if they are not found
+}
+
+// Frozen is the data by which the BPF program finds the callers of a thread that the runtime keeps in its heap, as Java
+// does for virtual threads. Its fields are those of struct frozen in bpf/abi.h: mostly offsets in bytes.
+type Frozen struct {
+	Descriptor                      int64  // from the thread pointer: a pointer to the thread's descriptor
+	EntryPC, BadBits, ColorShift    uint64 // ELF virtual addresses of variables; the last two may be 0
+	Base, Shift, ReferenceBytes     uint64 // of references to objects
+	Class, ClassMask, ClassAt       uint64 // of a chunk
+	OSThread, OSThreadOwn           uint64
+	Entry, LastSP, Carrier          uint64 // in the descriptor
+	EntryBytes                      uint64
+	Continuation                    uint64 // in the object of the thread
+	Outer, Chunk                    uint64 // in a continuation
+	ChunkParent, ChunkSize, ChunkSP uint64 // in a chunk
+	ChunkBottom                     uint64
+	BottomFromEnd                   bool
+	ChunkStack                      uint64
+	LocalsBelow                     uint64 // the frame pointer of an interpreted frame
 }
 
 // Chain is the list of frames that an interpreter keeps for each thread.

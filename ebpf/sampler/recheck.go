@@ -1,6 +1,8 @@
 package sampler
 
 import (
+	"slices"
+
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -32,10 +34,11 @@ func identify(view *process.View, s *kernel.Sample) {
 	}
 }
 
-// endFrozen ends a stack whose callers are in the heap of a runtime: the next frames on the stack are frames of the
-// thread that carries it.
+// endFrozen ends a stack whose callers are in the heap of a runtime, and were not read there, or not all: the next
+// frames on the stack are frames of the thread that carries it.
 func endFrozen(view *process.View, s *kernel.Sample) {
 	for _, code := range view.Code() {
+		endInHeap(view, code, s)
 		for i := range s.User {
 			f := &s.User[i]
 			if f.Exe != code.Exe() {
@@ -51,6 +54,26 @@ func endFrozen(view *process.View, s *kernel.Sample) {
 			endElsewhere(s, i+1)
 			return
 		}
+	}
+}
+
+// endInHeap ends a stack before its frames in the heap if they may be a copy of those on the stack, and after them if
+// callers are missing. Then it has the pages of the code built that the frames there return to.
+func endInHeap(view *process.View, code *process.JITCode, s *kernel.Sample) {
+	inHeap := func(f kernel.Frame) bool { return f.Flags&kernel.InHeap != 0 && f.Exe == code.Exe() }
+	first := slices.IndexFunc(s.User, inHeap)
+	if first < 0 {
+		return
+	}
+	if leaf := s.User[0]; leaf.Exe == code.Exe() && leaf.Flags&kernel.ReturnAddress == 0 &&
+		code.Freezes(leaf.Vaddr, s.User[first].Vaddr, s.Time) {
+		endElsewhere(s, first)
+		return
+	}
+	if last := s.User[len(s.User)-1]; inHeap(last) && s.Outcome != unwind.DepthLimit {
+		view.Rule(code.Address(last.Lookup()))
+		view.BuildAround(code, s.Regs.SP)
+		endElsewhere(s, len(s.User))
 	}
 }
 

@@ -43,6 +43,9 @@ const (
 	// the descriptor that x86-64's word at thread pointer + off, or arm64's x28, points to:
 	// m = *(g + 8*Reg), curg = *(m + FPOff), sp and pc = *(curg + 8*Reg2...), lr and fp = *(curg + RAOff - 8...).
 	CFAGoroutine
+
+	// No frame, but a return to callers in the runtime's heap: only the BPF program finds them.
+	CFAFrozen
 )
 
 // FPKind is the kind of the rule for the caller's frame pointer (rbp, x29).
@@ -198,6 +201,8 @@ func (w WideRule) String() string {
 		return w.goroutineString()
 	case CFAAbsent:
 		return "not known yet"
+	case CFAFrozen:
+		return "callers in the heap"
 	case CFASignal:
 		return fmt.Sprintf("signal frame, sp at sp%+d", w.CFAOff)
 	}

@@ -32,8 +32,12 @@ func versionOf(t *testing.T, java string) (version int, javac string) {
 	return version, javac
 }
 
-// TestVirtualThreads: a complete stack of a virtual thread has all of its methods, though most of them are frozen in
-// the heap after it has waited. An incomplete stack is marked, and has no frames of other threads in their place.
+// exports lets the test's program use continuations without virtual threads.
+const exports = "--add-exports=java.base/jdk.internal.vm=ALL-UNNAMED"
+
+// TestVirtualThreads: a complete stack of a virtual thread has all of its methods in order, though most of them are
+// frozen in the heap after it has waited. An incomplete stack is marked, and has no frames of other threads in their
+// place.
 func TestVirtualThreads(t *testing.T) {
 	tried := false
 	for _, java := range javas() {
@@ -43,13 +47,16 @@ func TestVirtualThreads(t *testing.T) {
 		}
 		tried = true
 		classes := t.TempDir()
-		out, err := exec.Command(javac, "-d", classes, "testdata/Virtual.java").CombinedOutput()
+		out, err := exec.Command(javac, exports, "-d", classes, "testdata/Virtual.java").CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		for _, flags := range []string{
-			"-XX:+UseG1GC", "-XX:+UseSerialGC", "-XX:+UseParallelGC", "-XX:+UseZGC", "-XX:+UseShenandoahGC",
-			"-Xint", "-XX:TieredStopAtLevel=1", "-XX:-UseCompressedOops",
+		for _, flags := range [][]string{
+			{"-XX:+UseG1GC"}, {"-XX:+UseSerialGC"}, {"-XX:+UseParallelGC"}, {"-XX:+UseZGC"}, {"-XX:+UseShenandoahGC"},
+			{"-Xint"}, {"-XX:TieredStopAtLevel=1"}, {"-XX:-TieredCompilation"}, {"-XX:-UseCompressedOops"},
+			{"-Xint", "-XX:+UseZGC"},
 		} {
-			t.Run(strconv.Itoa(version)+" "+flags, func(t *testing.T) { tryVirtualThreads(t, java, flags, classes) })
+			t.Run(strconv.Itoa(version)+" "+strings.Join(flags, " "), func(t *testing.T) {
+				tryVirtualThreads(t, java, flags, classes)
+			})
 		}
 	}
 	if !tried {
@@ -57,8 +64,12 @@ func TestVirtualThreads(t *testing.T) {
 	}
 }
 
-func tryVirtualThreads(t *testing.T, java, flags, classes string) {
-	pid := testkit.Run(t, exec.Command(java, flags, "-cp", classes, "Virtual"))
+// wholeStacks is how many stacks of each kind the test waits for.
+const wholeStacks = 20
+
+func tryVirtualThreads(t *testing.T, java string, flags []string, classes string) {
+	args := append(slices.Clone(flags), exports, "-Xmx256m", "-cp", classes, "Virtual")
+	pid := testkit.Run(t, exec.Command(java, args...))
 	o := ebpf.DefaultOptions()
 	o.SampleRate, o.KernelStacks, o.TargetsOnly = 499, false, true
 	o.Targets = []map[string]string{{"__process_pid__": strconv.Itoa(int(pid)), "service_name": "virtual"}}
@@ -66,6 +77,7 @@ func tryVirtualThreads(t *testing.T, java, flags, classes string) {
 	require.NoError(t, err)
 	defer session.Close()
 	counts := map[string]int64{}
+	defer func() { t.Logf("%v", counts) }()
 	testkit.Eventually(t, "there are stacks of virtual threads and of others", func() bool {
 		time.Sleep(500 * time.Millisecond)
 		profiles, err := session.Collect()
@@ -83,9 +95,24 @@ func tryVirtualThreads(t *testing.T, java, flags, classes string) {
 				}
 			}
 		}
-		return counts["frozen"] >= 50 && counts["platform"] >= 50
+		for _, kind := range []string{"first", "second", "third", "pinned", "generator", "platform"} {
+			if counts[kind] < wholeStacks {
+				return false
+			}
+		}
+		return true
 	})
-	t.Logf("%v", counts)
+}
+
+// The depths of the program's recursions: of 256 interpreted frames, the methods are known.
+const depth, nested = 150, 60
+
+// chainOf returns the methods that a chain of a depth calls, leaf first.
+func chainOf(depth int) (names []string) {
+	for i := range depth + 1 {
+		names = append([]string{"Virtual.chain" + string("ABC"[i%3])}, names...)
+	}
+	return names
 }
 
 // judgeVirtual says which kind a stack is of, leaf first, "" if it is of no interest.
@@ -96,33 +123,47 @@ func judgeVirtual(t *testing.T, names []string) string {
 	}
 	ends := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "[incomplete") })
 	guessed := slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "[guessed") })
-	has := func(name string) bool { return slices.Contains(names, name) }
-	count := func(name string) (n int) {
-		for _, other := range names {
-			if other == name {
-				n++
-			}
+	carried := slices.Contains(names, "java.util.concurrent.ForkJoinPool.runWorker")
+	kind := ""
+	for _, of := range []string{"first", "second", "third", "pinned", "generator", "platform"} {
+		if slices.Contains(names, "Virtual."+of) {
+			kind = of
 		}
-		return n
 	}
-	carried := has("java.util.concurrent.ForkJoinPool.runWorker")
 	switch {
-	case has("Virtual.platform"):
-		if ends >= 0 || guessed {
-			return "platform, not whole"
-		}
-		return "platform"
 	case ends >= 0 && strings.Contains(names[ends], "switched"):
 		if carried {
 			t.Errorf("frames of the carrier stand where frozen ones do: %v", names)
 		}
-		return "frozen"
+		return "switched"
 	case ends >= 0 || guessed:
 		return "not whole"
-	case has("Virtual.first") && count("Virtual.chain") == 21 && has("Virtual.work"),
-		has("Virtual.second") && count("Virtual.shallow") > 0:
-		return "whole"
+	case kind == "":
+		t.Errorf("a stack of a virtual thread counts as whole: %v", names)
+		return "wrong"
+	case kind == "platform":
+		return kind
 	}
-	t.Errorf("a stack of a virtual thread counts as whole: %v", names)
-	return "wrong"
+	ours := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !strings.HasPrefix(name, "Virtual.") || strings.Contains(name, "ambda")
+	})
+	want := map[string][]string{
+		"first":     slices.Concat([]string{"Virtual.burn", "Virtual.work"}, chainOf(depth), []string{"Virtual.first"}),
+		"generator": slices.Concat([]string{"Virtual.burn", "Virtual.yields"}, chainOf(depth)),
+		"pinned":    slices.Concat([]string{"Virtual.burn"}, chainOf(depth), []string{"Virtual.pinned"}),
+		"third": slices.Concat([]string{"Virtual.burn"}, slices.Repeat([]string{"Virtual.nest"}, nested+1), chainOf(depth),
+			[]string{"Virtual.third"}),
+	}[kind]
+	switch kind {
+	case "generator": // a platform thread runs it
+		ours = ours[:max(0, slices.Index(ours, "Virtual.generator"))]
+	case "second":
+		want = slices.Concat(
+			[]string{"Virtual.burn"}, slices.Repeat([]string{"Virtual.shallow"}, max(1, len(ours)-2)), []string{"Virtual.second"})
+	}
+	if !slices.Equal(ours, want) || kind != "generator" && !slices.Contains(names, "java.lang.VirtualThread.run") {
+		t.Errorf("%d frames of the kind %s: %v", len(names), kind, names)
+		return "wrong"
+	}
+	return kind
 }

@@ -2,7 +2,10 @@ package jvm
 
 import (
 	"bytes"
+	"slices"
 	"strings"
+
+	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // When a virtual thread waits, its frames are frozen in the heap. When it resumes, only its innermost frames are put
@@ -30,11 +33,38 @@ func barrierIn(code []byte, start uint64) uint64 {
 	return start + uint64(len(code))
 }
 
+// isContinuationStubs reports whether code of this name contains the stub.
+func isContinuationStubs(name string) bool {
+	return strings.Contains(strings.ToLower(name), continuationStubs)
+}
+
+// withBarrier adds the rule of the stub at an offset, if it is below end, to the rules of its code. The rule is that of
+// the byte before, because nothing calls the stub: its address is only a return address.
+func withBarrier(rules []rowAt, barrier, end int) []rowAt {
+	if barrier <= 0 || barrier >= end {
+		return rules
+	}
+	after := slices.IndexFunc(rules, func(r rowAt) bool { return r.at > barrier })
+	if after < 0 {
+		after = len(rules)
+	}
+	first := slices.IndexFunc(rules, func(r rowAt) bool { return r.at >= barrier-1 })
+	if first < 0 {
+		first = len(rules)
+	}
+	own := rowAt{at: barrier}
+	if after > 0 {
+		own.rule = rules[after-1].rule
+	}
+	callers := rowAt{at: barrier - 1, rule: unwind.WideRule{CFA: unwind.CFAFrozen}}
+	return slices.Concat(rules[:first], []rowAt{callers, own}, rules[after:])
+}
+
 // Frozen implements runtime.Freezing.
 func (c *codeCache) Frozen(vaddr, at uint64) (frozen, returned bool) {
 	addr := vaddr + c.base
 	piece := c.find(vaddr, at)
-	if piece == nil || piece.block.method != 0 || !strings.Contains(strings.ToLower(piece.Name), continuationStubs) {
+	if piece == nil || piece.block.method != 0 || !isContinuationStubs(piece.Name) {
 		return false, false
 	}
 	if c.barrierOf != piece || c.barrier == piece.End {
@@ -46,4 +76,25 @@ func (c *codeCache) Frozen(vaddr, at uint64) (frozen, returned bool) {
 		c.barrierOf, c.barrier = piece, barrierIn(code, piece.Start)
 	}
 	return addr >= c.barrier, addr == c.barrier
+}
+
+// The VM notes that it copies frames to the heap until the copy is done. The code that has called it then leaves these
+// frames within a few instructions: a method of its own, or another stub or the interpreter after a call of the VM.
+const (
+	yieldMethod = "jdk.internal.vm.Continuation.doYield"
+	leaveBytes  = 512
+)
+
+// Freezes implements runtime.Freezing.
+func (c *codeCache) Freezes(leaf, top, at uint64) bool {
+	piece := c.find(leaf, at)
+	switch {
+	case piece == nil:
+		return false
+	case piece.Name == yieldMethod:
+		return true
+	case c.vm.text(piece.block.name) == methodSuffix: // compiled code calls the VM by stubs
+		return false
+	}
+	return leaf >= top && leaf-top < leaveBytes && piece == c.find(top-1, at)
 }

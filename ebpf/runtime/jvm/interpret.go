@@ -203,5 +203,9 @@ func (l *library) Interpret(p runtime.Process) (runtime.Interpreter, error) {
 		return nil, ErrNotReady
 	}
 	base := runtime.Base(vm.low)
-	return newInterpreter(vm.layout, runtime.Range{Low: start - base, High: end - base}), nil
+	made := newInterpreter(vm.layout, runtime.Range{Low: start - base, High: end - base})
+	if made.spec.Frozen, err = vm.continuations(); errors.Is(err, runtime.ErrNotReady) {
+		return nil, err
+	}
+	return made, nil
 }

@@ -43,6 +43,8 @@ type Layout struct {
 	frames interpretedLayout
 	perf   perfLayout
 
+	continuations continuationLayout
+
 	version  int  // of Java; 0 if unknown
 	excluded byte // number encodings have no bytes below this, see unsigned5
 }

@@ -186,7 +186,11 @@ func (vm *VM) makeRules(b *block, code []byte) []rowAt {
 	case b.frame > 0:
 		return piece{kind: compiled, code: code, size: b.frame, complete: int(b.complete)}.rules()
 	}
-	return piece{kind: stub, code: code, complete: -1}.rules()
+	rules := piece{kind: stub, code: code, complete: -1}.rules()
+	if isContinuationStubs(name) {
+		rules = withBarrier(rules, int(barrierIn(code, 0)), len(code))
+	}
+	return rules
 }
 
 // isBuffer reports whether a name is the name of a buffer with small pieces of code that come and go while the buffer

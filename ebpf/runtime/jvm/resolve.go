@@ -137,6 +137,7 @@ func (l *Layout) resolve() error {
 	l.debug = (&resolver{l: l}).debug()
 	l.frames = (&resolver{l: l}).interpreted()
 	l.perf = (&resolver{l: l}).perf()
+	l.continuations = (&resolver{l: l}).continuations()
 	return r.err
 }
 
