@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Walks the callers that a runtime keeps in its heap. When a virtual thread of Java waits, its frames are copied to
- * chunks in the heap. When it resumes, the innermost frames return to the stack, and the outermost frame there returns to
+ * chunks in the heap. When it resumes, the innermost frames return to the stack, and the outermost one there returns to
  * a stub, whose rule is CFA_FROZEN. The other frames stay in the chunks until then.
  *
  * In a chunk, a frame of compiled code is as on the stack. In a frame of the interpreter, the saved frame pointer of a
