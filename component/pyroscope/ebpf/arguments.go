@@ -141,8 +141,8 @@ func (a *Settings) Validate() error {
 	if err := pyroscope.CheckTargets("default_target", []map[string]string{a.DefaultTarget}); err != nil {
 		return err
 	}
-	if a.OffCPUThreshold < 0 || a.OffCPUThreshold > 1 {
-		return component.Refuse("off_cpu_threshold", "must be between 0 and 1, got %v", a.OffCPUThreshold)
+	if a.OffCPUThreshold < 0 {
+		return component.Refuse("off_cpu_threshold", "must not be negative, got %v", a.OffCPUThreshold)
 	}
 	if err := a.PageFaults.validate(); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (a *Settings) options() ebpf.Options {
 	o := ebpf.DefaultOptions()
 	o.SampleRate = a.SampleRate
 	o.Periods = a.PageFaults.periods()
-	a.OffCPU.apply(&o, a.OffCPUThreshold)
+	a.OffCPU.apply(&o, min(a.OffCPUThreshold, 1))
 	o.Probes = a.probes()
 	o.HeapBytes, o.HeapLimit = a.Heap.bytes(), a.Heap.limit()
 	o.Targets = slices.Clone(a.Targets)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grafana/river"
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/parser"
 	"github.com/grafana/river/vm"
@@ -197,7 +198,7 @@ func TestArgumentErrors(t *testing.T) {
 			`comm must be one of none, label, stackframe, both, got "frame"`},
 		"debuginfod {\n  urls = [\"ftp://x\"]\n }": {"debuginfod",
 			`debuginfod is invalid: "ftp://x" is no http or https URL`},
-		"off_cpu_threshold = 1.5": {"off_cpu_threshold", `off_cpu_threshold must be between 0 and 1, got 1.5`},
+		"off_cpu_threshold = -0.1": {"off_cpu_threshold", `off_cpu_threshold must not be negative, got -0.1`},
 		`targets = [{"k8s-app" = "x"}]`: {"targets",
 			`targets cannot be used: invalid label name "k8s-app": only letters, digits, _ and . are allowed`},
 		`targets = [{"a.b" = "", "__a-b" = "c", "c-d" = ""}, {"weird label" = "y"}]`: {"targets",
@@ -350,4 +351,17 @@ func TestEveryKnownArgument(t *testing.T) {
 			require.Equal(t, test.warn, args.Settings.Unused.withoutEffect())
 		})
 	}
+}
+
+// TestOffCPUThresholdOfOldDocs: the documentation of Alloy 1.11 has off_cpu_threshold = 1000.
+func TestOffCPUThresholdOfOldDocs(t *testing.T) {
+	decode := func(threshold string) (a Arguments) {
+		require.NoError(t, river.Unmarshal([]byte("forward_to = []\noff_cpu_threshold = "+threshold), &a))
+		return a
+	}
+	old, most := decode("1000"), decode("1")
+	require.Equal(t, most.Settings.options().OffCPU, old.Settings.options().OffCPU)
+	require.Empty(t, most.Warnings())
+	require.Equal(t, []*component.AttributeError{{Attribute: "off_cpu_threshold",
+		Message: "is a probability from 0 to 1, got 1000: it counts as 1"}}, old.Warnings())
 }

@@ -1,6 +1,10 @@
 package ebpf
 
-import "github.com/headwater/headwater/component"
+import (
+	"fmt"
+
+	"github.com/headwater/headwater/component"
+)
 
 // UnusedArguments are accepted so that a configuration written for the Agent or Alloy loads, but they have no effect. A
 // nil field was not set.
@@ -104,6 +108,10 @@ func (a *Settings) Warnings() []*component.AttributeError {
 	var warnings []*component.AttributeError
 	for _, name := range a.Unused.withoutEffect() {
 		warnings = append(warnings, component.NoEffect(name, "pyroscope.ebpf of Headwater does without it"))
+	}
+	if a.OffCPUThreshold > 1 {
+		warnings = append(warnings, &component.AttributeError{Attribute: "off_cpu_threshold",
+			Message: fmt.Sprintf("is a probability from 0 to 1, got %v: it counts as 1", a.OffCPUThreshold)})
 	}
 	return warnings
 }

@@ -170,6 +170,15 @@ func (a *Arguments) Validate() error {
 	return a.HTTPClient.Validate()
 }
 
+// Warnings implements component.Warner.
+func (a *Arguments) Warnings() []*component.AttributeError {
+	if !a.Clustering.Enabled {
+		return nil
+	}
+	return []*component.AttributeError{component.NoEffect("clustering.enabled",
+		"Headwater has no cluster, so each replica scrapes every target, and profiles arrive once for each")}
+}
+
 // deltaSeconds is the requested duration of profiles that the program takes during the request.
 func (a *Arguments) deltaSeconds() int {
 	if a.DeltaProfilingDuration > 0 {

@@ -36,12 +36,13 @@ type Component struct {
 	fanout  *pyroscope.Fanout
 	updates *mailbox.Mailbox[Arguments]
 
-	mu    sync.Mutex
-	built time.Time
-	twice []string // warnings about kinds that count the same values
-	job   string
-	loops map[string]*loop // by the key of their endpoint
-	bad   []error          // targets that cannot be scraped
+	mu     sync.Mutex
+	built  time.Time
+	warned []*component.AttributeError // warnings about the newest arguments
+	twice  []string                    // warnings about kinds that count the same values
+	job    string
+	loops  map[string]*loop // by the key of their endpoint
+	bad    []error          // targets that cannot be scraped
 }
 
 // New makes a component that scrapes once Run is called.
@@ -66,6 +67,11 @@ func (c *Component) Update(args component.Arguments) error {
 		return err
 	}
 	fresh.JobName = cmp.Or(fresh.JobName, c.opts.ID)
+	c.mu.Lock()
+	warnings := fresh.Warnings()
+	component.LogWarnings(c.opts.Logger, warnings, c.warned)
+	c.warned = warnings
+	c.mu.Unlock()
 	c.fanout.UpdateChildren(fresh.ForwardTo)
 	c.updates.Send(fresh)
 	return nil

@@ -306,3 +306,16 @@ func TestArguments(t *testing.T) {
 		require.ErrorContains(t, river.Unmarshal([]byte("targets = []\nforward_to = []\n"+text), &args), want, text)
 	}
 }
+
+// TestClusteringIsNotSilent: without a cluster, each replica scrapes every target.
+func TestClusteringIsNotSilent(t *testing.T) {
+	var logged bytes.Buffer
+	args := decode(t, "clustering { enabled = true }")
+	c, err := New(component.Options{ID: "x", Logger: log.NewLogfmtLogger(&logged)}, args)
+	require.NoError(t, err)
+	require.NoError(t, c.Update(args))
+	require.Equal(t, 1, strings.Count(logged.String(), "argument clustering.enabled has no effect here"))
+	require.Len(t, args.Warnings(), 1)
+	args = decode(t, "clustering { enabled = false }")
+	require.Empty(t, args.Warnings())
+}
