@@ -155,7 +155,8 @@ func convertProfilingPart(cmd *cobra.Command, file, output string) error {
 	findings = slices.DeleteFunc(findings, func(f river.Finding) bool { return f.Kind != river.FindingLeftOut })
 	printFindings(cmd.ErrOrStderr(), findings)
 	if slices.ContainsFunc(findings, func(f river.Finding) bool { return f.At.Filename != file }) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "Modules in other files have more than this part: run the result with --profiling-only")
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"Modules in other files have more than this part: run the result with --profiling-only")
 	}
 	return nil
 }

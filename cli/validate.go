@@ -53,7 +53,8 @@ The exit code is 0 if all configurations are valid, and 1 if one is not.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&resolve, "resolve", false, "ask the web servers, repositories and clusters that run asks at its start")
+	cmd.Flags().BoolVar(&resolve, "resolve", false,
+		"ask the web servers, repositories and clusters that run asks at its start")
 	cmd.Flags().BoolVar(&profilingOnly, profilingOnlyFlag, false, profilingOnlyUsage)
 	return cmd
 }

@@ -157,7 +157,7 @@ func silentServer(t *testing.T) (address string, connections func() int) {
 	}
 }
 
-// TestValidateReachesNothing: neither validate nor convert connects to any of the machines that the configuration names.
+// TestValidateReachesNothing: neither validate nor convert connects to a machine that the configuration names.
 func TestValidateReachesNothing(t *testing.T) {
 	address, connections := silentServer(t)
 	path := writeConfig(t, fmt.Sprintf(reaching, address))
@@ -214,5 +214,6 @@ pyroscope.write "x" {
 	stdout, stderr, code := call(t, "validate", path)
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, ":1:22: discovery.http.x: url must be absolute and start with http:// or https://\n")
-	require.Contains(t, stdout, ":4:3: pyroscope.write.x: endpoint.url must be absolute and start with http:// or https://")
+	require.Contains(t, stdout,
+		":4:3: pyroscope.write.x: endpoint.url must be absolute and start with http:// or https://")
 }

@@ -143,7 +143,8 @@ func TestWarnings(t *testing.T) {
 	h := newHost(t)
 	const text = "test.warner \"w\" {\n\tin = \"x\"\n\tnumber = 7\n}\n"
 	require.NoError(t, h.load(text))
-	require.Equal(t, []Finding{{FindingWarning, h.Findings()[0].At, "test.warner.w", "number has no effect here: for a test"}},
+	require.Equal(t, []Finding{{FindingWarning, h.Findings()[0].At, "test.warner.w",
+		"number has no effect here: for a test"}},
 		h.Findings())
 	require.Equal(t, 3, h.Findings()[0].At.Line)
 	info, _ := h.Component("test.warner.w")

@@ -104,7 +104,8 @@ func TestMixedIsRefusedOnce(t *testing.T) {
   otelcol.receiver.brandnew: 1 (line 23)
   prometheus.remote_write: 1 (line 17)
   prometheus.scrape: 2 (lines 12, 18)
-Headwater makes profiles. The flag --profiling-only leaves out what has no part in that. To run all of it, run Alloy, with Headwater's pyroscope.ebpf in it or next to it
+Headwater makes profiles. The flag --profiling-only leaves out what has no part in that. `+
+		`To run all of it, run Alloy, with Headwater's pyroscope.ebpf in it or next to it
 
 11 | 
 12 | prometheus.scrape "a" {
@@ -123,7 +124,8 @@ func TestProfilingNeedsStranger(t *testing.T) {
 		"loki.write \"w\" { }\ndeclare \"d\" {\n\targument \"x\" { }\n\tpyroscope.sink \"e\" { in = argument.x.value }\n}\n" +
 			"d \"a\" { x = loki.write.w.receiver }": "c.river:6:13: d.a needs loki.write.w, declared at c.river:1:1",
 		"declare \"d\" {\n\tloki.write \"w\" { }\n\texport \"x\" { value = loki.write.w.receiver }\n}\n" +
-			"d \"a\" { }\npyroscope.sink \"e\" { in = d.a.x }": "c.river:6:27: pyroscope.sink.e needs loki.write.w, declared at c.river:2:2",
+			"d \"a\" { }\npyroscope.sink \"e\" { in = d.a.x }": "" +
+			"c.river:6:27: pyroscope.sink.e needs loki.write.w, declared at c.river:2:2",
 		"pyroscope.java \"j\" { }": "pyroscope.ebpf names the methods",
 		"pyroscope.snk \"j\" { }":  `did you mean "pyroscope.sink"?`,
 	} {
@@ -188,10 +190,13 @@ pyroscope.sink "e" { in = both.n.out }
 // A module whose text is not known when the configuration is divided is divided when it is.
 func TestProfilingOnlyLateModule(t *testing.T) {
 	h := profilingHost(t)
-	require.NoError(t, h.load("test.value \"text\" {\n\tin = `"+library+"`\n}\nimport.string \"lib\" {\n\tcontent = test.value.text.out\n}\n"+
+	require.NoError(t, h.load("test.value \"text\" {\n\tin = `"+library+"`\n}\nimport.string \"lib\" {\n"+
+		"\tcontent = test.value.text.out\n}\n"+
 		"loki.write \"w\" { }\nlib.both \"n\" {\n\tmetrics_to = loki.write.w.receiver\n\tin = \"x\"\n}\n"+
-		"lib.metrics \"m\" { to = loki.write.w.receiver }\npyroscope.sink \"e\" { in = lib.both.n.out }\n"))
-	require.Equal(t, []string{"test.value.text", "lib.both.n", "lib.metrics.m", "pyroscope.sink.e", "lib.both.n/pyroscope.sink.p"},
+		"lib.metrics \"m\" { to = loki.write.w.receiver }\n"+
+		"pyroscope.sink \"e\" { in = lib.both.n.out }\n"))
+	require.Equal(t, []string{"test.value.text", "lib.both.n", "lib.metrics.m", "pyroscope.sink.e",
+		"lib.both.n/pyroscope.sink.p"},
 		h.ids())
 	require.Equal(t, "x", h.out("pyroscope.sink.e"))
 }
