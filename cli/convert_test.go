@@ -45,7 +45,8 @@ func TestConvert(t *testing.T) {
 		},
 		"unknown": {
 			args: []string{"parca-agent", "--nodes=web1", "--new", "7", "--node=a"}, river: []string{`"node" = "a"`}, code: 1,
-			said: []string{"--nodes=web1: headwater convert does not know this flag", "--new: headwater convert does not know this flag",
+			said: []string{"--nodes=web1: headwater convert does not know this flag",
+				"--new: headwater convert does not know this flag",
 				"2 flags are not known"},
 		},
 	} {

@@ -304,12 +304,14 @@ func TestLongFunction(t *testing.T) {
 // TestThreadInFunction has the system call clone in a function with call frame information. The
 // child has a new stack: it has no caller. The information is right for the parent.
 func TestThreadInFunction(t *testing.T) {
-	call := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x75, 0x13}                     // syscall; test %rax,%rax; jne
-	calls := ehtest.Asm{0x48, 0x31, 0xed, 0x58, 0x5f, 0xff, 0xd0}                    // xor %rbp,%rbp; pop %rax; pop %rdi; call *%rax
-	exits := ehtest.Asm{0x48, 0x89, 0xc7, 0x48, 0xc7, 0xc0, 60, 0, 0, 0, 0x0f, 0x05} // mov %rax,%rdi; mov $60,%rax; syscall
+	call := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x75, 0x13} // syscall; test %rax,%rax; jne
+	// xor %rbp,%rbp; pop %rax; pop %rdi; call *%rax
+	calls := ehtest.Asm{0x48, 0x31, 0xed, 0x58, 0x5f, 0xff, 0xd0}
+	// mov %rax,%rdi; mov $60,%rax; syscall
+	exits := ehtest.Asm{0x48, 0x89, 0xc7, 0x48, 0xc7, 0xc0, 60, 0, 0, 0, 0x0f, 0x05}
 	other := ehtest.Asm{0x48, 0x89, 0xc7, 0x48, 0xc7, 0xc0, 39, 0, 0, 0, 0x0f, 0x05} // another system call
 	leaves := ehtest.Asm{0x48, 0x83, 0xc4, 0x08, 0xc3}                               // add $8,%rsp; ret
-	forks := ehtest.Asm{0x48, 0x31, 0xed, 0x90, 0x90, 0x90, 0x90}                    // a child with the stack of its parent
+	forks := ehtest.Asm{0x48, 0x31, 0xed, 0x90, 0x90, 0x90, 0x90}                    // a child with its parent's stack
 	for name, test := range map[string]struct {
 		code ehtest.Asm
 		want []string

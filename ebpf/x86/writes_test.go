@@ -71,8 +71,9 @@ func registersOf(set uint16) (names []string) {
 }
 
 // readsOnly matches the instructions whose last operand is not written.
-var readsOnly = regexp.MustCompile(`^(?:v?u?comis[sdh]|cmp|test|bt[wlq]?$|push|j|call|nop|ud[012]|prefetch|vptest|ptest` +
-	`|kortest|ktest|incssp|wrss|vmwrite|out|ret|ptwrite|wr[fg]sbase|verr|verw|lldt|ltr|lmsw|inv|fld|fst[^s]|fn?stcw)`)
+var readsOnly = regexp.MustCompile(`^(?:v?u?comis[sdh]|cmp|test|bt[wlq]?$|push|j|call|nop|ud[012]|prefetch` +
+	`|vptest|ptest|kortest|ktest|incssp|wrss|vmwrite|out|ret|ptwrite|wr[fg]sbase` +
+	`|verr|verw|lldt|ltr|lmsw|inv|fld|fst[^s]|fn?stcw)`)
 
 // ofStrings and ofRAX match the names of string instructions, and of multiplications and divisions.
 var (

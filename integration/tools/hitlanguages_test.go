@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
@@ -84,12 +85,17 @@ func recordWrites(t *testing.T, pid int) *profile.Profile {
 	return readProfile(t, folder, "headwater.pb.gz")
 }
 
-// recordBlocks records for two seconds what a process allocates.
+// recordBlocks records the allocations of a process for two seconds. The recorder runs before all other processes: on a
+// busy machine it would need the two seconds to read the program's language.
 func recordBlocks(t testing.TB, pid int) *profile.Profile {
 	t.Helper()
-	folder, _, stderr, code := record(t, "-e", "heap", "-c", "4096", "--heap-limit", "0", "-p", fmt.Sprint(pid), "-d", "2")
-	require.Equal(t, 0, code, stderr)
-	return readProfile(t, folder, "headwater.pb.gz")
+	cmd := exec.Command(lab.Binary(t), "record", "-e", "heap", "-c", "4096", "--heap-limit", "0", "-p", fmt.Sprint(pid),
+		"-d", "2")
+	cmd.Dir = t.TempDir()
+	recorder := lab.Start(t, cmd)
+	recorder.Prioritize(t)
+	require.Equal(t, 0, recorder.Wait(t, 2*time.Minute), recorder.Output)
+	return readProfile(t, cmd.Dir, "headwater.pb.gz")
 }
 
 // checkWrites requires that nearly all bytes belong to complete chains of functions, and that each chain has only whole
