@@ -21,6 +21,7 @@ enum {
 	MAX_ARGUMENT_BYTES = 4096, /* between the frames on the stack and the entry of the continuation */
 	MOVED = 3, /* low bits of an object's first word: a garbage collector has moved the object, or does so */
 	NO_CHUNK = 1, /* with frames */
+	CHUNK_ENDS = -1, /* not an outcome */
 };
 
 ALWAYS_INLINE const struct frozen *frozen_of(const struct unwinder *u)
@@ -73,8 +74,11 @@ ALWAYS_INLINE int follow(const struct frozen *f, __u64 bias, __u64 at, __u64 *ob
 	return *object ? is_away(*object) : 0;
 }
 
-/* Enters the innermost frame of the first chunk that has frames, from `chunk` outwards. */
-__attribute__((noinline)) int enter_chunk(__u32 cpu, __u64 chunk)
+/*
+ * Enters the innermost frame of the first chunk that has frames, from `next_chunk` outwards. The functions of this file
+ * do not call each other: the stacks of nested BPF functions have at most 512 bytes together.
+ */
+__attribute__((noinline)) int enter_chunk(__u32 cpu)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
 
@@ -83,7 +87,7 @@ __attribute__((noinline)) int enter_chunk(__u32 cpu, __u64 chunk)
 	struct unwinder *u = &ring->unwinder;
 	const struct frozen *f = frozen_of(u);
 	__u32 size, sp, bottom;
-	__u64 class, record[2]; /* saved frame pointer, return address */
+	__u64 class, chunk = u->next_chunk;
 
 	if (!f)
 		return -1;
@@ -103,14 +107,13 @@ __attribute__((noinline)) int enter_chunk(__u32 cpu, __u64 chunk)
 		__u64 start = chunk + f->chunk_stack;
 
 		if (sp < bottom) {
-			if (sp < 2 || read_user(record, sizeof(record), start + 8 * (__u64)sp - sizeof(record)))
+			u->frozen_end = start + 8 * (__u64)bottom;
+			u->regs.sp = start + 8 * (__u64)sp;
+			u->frozen_slot = u->regs.sp - 16;
+			if (sp < 2 || read_user(&u->regs.fp, sizeof(u->regs.fp), u->frozen_slot) ||
+			    read_user(&u->regs.pc, sizeof(u->regs.pc), u->frozen_slot + 8))
 				return -1;
 			u->chunk = chunk;
-			u->frozen_end = start + 8 * (__u64)bottom;
-			u->frozen_slot = start + 8 * (__u64)sp - sizeof(record);
-			u->regs.sp = start + 8 * (__u64)sp;
-			u->regs.fp = record[0];
-			u->regs.pc = record[1];
 			forget_registers(u);
 			u->frame_flags = FRAME_FROZEN;
 			return 0;
@@ -133,7 +136,7 @@ __attribute__((noinline)) int enter_frozen(__u32 cpu)
 		return -1;
 	struct unwinder *u = &ring->unwinder;
 	const struct frozen *f = frozen_of(u);
-	__u64 own = thread_pointer(), thread, entry, at, bias = u->bias;
+	__u64 own = thread_pointer(), thread, at;
 
 	if (!f || !own || u->exact || u->chunk)
 		return -1;
@@ -141,22 +144,20 @@ __attribute__((noinline)) int enter_frozen(__u32 cpu)
 	    read_user(&at, sizeof(at), thread + f->os_thread) || read_user(&at, sizeof(at), at + f->os_thread_own) ||
 	    at != own)
 		return -1;
-	if (read_user(&entry, sizeof(entry), thread + f->entry) || entry - u->regs.sp > MAX_ARGUMENT_BYTES)
+	if (read_user(&u->frozen_entry, sizeof(u->frozen_entry), thread + f->entry) ||
+	    u->frozen_entry - u->regs.sp > MAX_ARGUMENT_BYTES)
 		return -1;
 	/* Before the runtime copies frames of the stack to the heap, it notes that the stack has none. */
-	if (read_user(&at, sizeof(at), thread + f->last_sp) || at == entry)
+	if (read_user(&at, sizeof(at), thread + f->last_sp) || at == u->frozen_entry)
 		return -1;
 	if (read_user(&at, sizeof(at), thread + f->carrier) || read_user(&at, sizeof(at), at) ||
-	    address_of(f, bias, &at) || !at)
+	    address_of(f, u->bias, &at) || !at)
 		return -1;
-	if (follow(f, bias, at + f->continuation, &at) || !at)
+	if (follow(f, u->bias, at + f->continuation, &at) || !at)
 		return -1;
-	if (follow(f, bias, at + f->outer, &thread) || thread)
+	if (follow(f, u->bias, at + f->outer, &thread) || thread)
 		return -1;
-	if (follow(f, bias, at + f->chunk, &at))
-		return -1;
-	u->frozen_entry = entry;
-	return enter_chunk(cpu, at);
+	return follow(f, u->bias, at + f->chunk, &u->next_chunk);
 }
 
 /* Whether a rule is that of frames of the interpreter. */
@@ -172,19 +173,18 @@ ALWAYS_INLINE void find_frozen_fp(struct unwinder *u)
 		u->regs.fp = u->frozen_slot + 8 * u->regs.fp;
 }
 
-/* Goes to the caller of the last frame of a chunk: to the next chunk, or back to the stack. */
-ALWAYS_INLINE int leave_chunk(struct unwinder *u, const struct frozen *f, __u32 cpu)
+/* The walk goes back to the stack, to the caller of the outermost frame in the heap. */
+__attribute__((noinline)) int leave_chunks(__u32 cpu)
 {
-	__u64 next, pc;
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
 
-	if (follow(f, u->bias, u->chunk + f->chunk_parent, &next))
+	if (!ring)
 		return OUTCOME_COMPLETE;
-	int r = enter_chunk(cpu, next);
-	if (r != NO_CHUNK)
-		return r ? OUTCOME_COMPLETE : OUTCOME_UNSET;
-	if (read_user(&pc, sizeof(pc), u->bias + f->entry_pc))
+	struct unwinder *u = &ring->unwinder;
+	const struct frozen *f = frozen_of(u);
+
+	if (!f || read_user(&u->regs.pc, sizeof(u->regs.pc), u->bias + f->entry_pc))
 		return OUTCOME_COMPLETE;
-	u->regs.pc = pc;
 	u->regs.sp = u->frozen_entry;
 	u->regs.fp = u->frozen_entry + f->entry_bytes;
 	forget_registers(u);
@@ -193,7 +193,7 @@ ALWAYS_INLINE int leave_chunk(struct unwinder *u, const struct frozen *f, __u32 
 	return OUTCOME_UNSET;
 }
 
-/* Goes to the caller of a frame in a chunk. */
+/* Goes to the caller of a frame in a chunk. CHUNK_ENDS: the caller is in `next_chunk`. */
 __attribute__((noinline)) int step_frozen(__u32 cpu)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
@@ -211,14 +211,14 @@ __attribute__((noinline)) int step_frozen(__u32 cpu)
 		if ((fp & 7) || fp <= u->frozen_slot || fp >= end || read_word(u, fp - f->locals_below, &word))
 			return OUTCOME_COMPLETE;
 		if (fp + 8 * word + 8 >= end)
-			return leave_chunk(u, f, cpu);
+			goto ends;
 		if (read_word(u, fp - 8, &word))
 			return OUTCOME_COMPLETE;
 		sp = fp + 8 * word;
 	} else if (u->rule.cfa == CFA_SP && u->rule.rules >> 4 == RA_DEFAULT) {
 		sp = u->regs.sp + u->rule.cfa_off;
 		if (sp == end)
-			return leave_chunk(u, f, cpu);
+			goto ends;
 		slot = sp - 16;
 	} else {
 		return OUTCOME_COMPLETE;
@@ -231,6 +231,8 @@ __attribute__((noinline)) int step_frozen(__u32 cpu)
 	u->regs.sp = sp;
 	forget_registers(u);
 	return OUTCOME_UNSET;
+ends:
+	return follow(f, u->bias, u->chunk + f->chunk_parent, &u->next_chunk) ? OUTCOME_COMPLETE : CHUNK_ENDS;
 }
 
 #endif

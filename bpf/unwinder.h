@@ -60,6 +60,7 @@ struct unwinder {
 	__u64 interpreter; /* of the process: index in `interpreters`; 0: none */
 	__u64 bias; /* of the interpreter's file */
 	__u64 chunk; /* in the runtime's heap, with the frame; 0: the frame is on the stack. See frozen.h: */
+	__u64 next_chunk; /* to be entered */
 	__u64 frozen_end; /* of the chunk's frames */
 	__u64 frozen_slot; /* where the frame pointer of the frame was saved */
 	__u64 frozen_entry; /* where the walk returns to the stack */

@@ -81,7 +81,7 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 		leave_trampoline(cpu);
 	int r = locate(u, ring->rules, &f);
 	if (u->rule.cfa == CFA_FROZEN && !u->exact) {
-		if (!enter_frozen(cpu))
+		if (!enter_frozen(cpu) && !enter_chunk(cpu))
 			return OUTCOME_UNSET;
 		r = OUTCOME_COMPLETE;
 	}
@@ -92,8 +92,13 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	if (ring->slots_wanted)
 		note_slot(ring, &f, u->regs.fp, s->user_frames);
 	s->user_frames++;
-	if (u->chunk)
-		return r ? OUTCOME_COMPLETE : step_frozen(cpu);
+	if (u->chunk) {
+		r = r ? OUTCOME_COMPLETE : step_frozen(cpu);
+		if (r != CHUNK_ENDS)
+			return r;
+		r = enter_chunk(cpu);
+		return r == NO_CHUNK ? leave_chunks(cpu) : r ? OUTCOME_COMPLETE : OUTCOME_UNSET;
+	}
 	if (r)
 		return r;
 	/*

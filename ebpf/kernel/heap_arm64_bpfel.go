@@ -390,6 +390,7 @@ type heapSampleRing struct {
 		Interpreter      uint64
 		Bias             uint64
 		Chunk            uint64
+		NextChunk        uint64
 		FrozenEnd        uint64
 		FrozenSlot       uint64
 		FrozenEntry      uint64
@@ -428,7 +429,7 @@ type heapSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [24]byte
+	_            [16]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64
