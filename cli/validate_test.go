@@ -173,7 +173,7 @@ func TestValidateReachesNothing(t *testing.T) {
 		": discovery.kubernetes.pods: asks the API server of a cluster\n",
 		": discovery.docker.containers: asks a Docker engine\n",
 		": pyroscope.write.server: depends on remote.http.token and the environment variable HEADWATER_TEST_USER\n",
-		": pyroscope.ebpf.host: symb_cache_path has no effect here",
+		": pyroscope.ebpf.host: symb_cache_path has no effect in Headwater",
 		": HEADWATER_TEST_USER\n",
 	} {
 		require.Contains(t, stdout, want)

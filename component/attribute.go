@@ -38,7 +38,7 @@ func NoEffect(attribute, reason string) *AttributeError {
 	if reason != "" {
 		reason = ": " + reason
 	}
-	return &AttributeError{Attribute: attribute, Message: "has no effect here" + reason}
+	return &AttributeError{Attribute: attribute, Message: "has no effect in Headwater" + reason}
 }
 
 // LogWarnings logs the warnings that are not among those before, which the previous arguments had.

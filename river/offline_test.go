@@ -144,15 +144,15 @@ func TestWarnings(t *testing.T) {
 	const text = "test.warner \"w\" {\n\tin = \"x\"\n\tnumber = 7\n}\n"
 	require.NoError(t, h.load(text))
 	require.Equal(t, []Finding{{FindingWarning, h.Findings()[0].At, "test.warner.w",
-		"number has no effect here: for a test"}},
+		"number has no effect in Headwater: for a test"}},
 		h.Findings())
 	require.Equal(t, 3, h.Findings()[0].At.Line)
 	info, _ := h.Component("test.warner.w")
-	require.Equal(t, []string{"number has no effect here: for a test"}, info.Warnings)
+	require.Equal(t, []string{"number has no effect in Headwater: for a test"}, info.Warnings)
 	h.runs(text)
 	h.eventually("the health says so", func() bool {
 		_, message := h.health("test.warner.w")
-		return strings.Contains(message, "number has no effect here")
+		return strings.Contains(message, "number has no effect in Headwater")
 	})
 	require.NoError(t, h.load(""))
 	require.Empty(t, h.Findings())

@@ -314,7 +314,7 @@ func TestClusteringIsNotSilent(t *testing.T) {
 	c, err := New(component.Options{ID: "x", Logger: log.NewLogfmtLogger(&logged)}, args)
 	require.NoError(t, err)
 	require.NoError(t, c.Update(args))
-	require.Equal(t, 1, strings.Count(logged.String(), "argument clustering.enabled has no effect here"))
+	require.Equal(t, 1, strings.Count(logged.String(), "argument clustering.enabled has no effect in Headwater"))
 	require.Len(t, args.Warnings(), 1)
 	args = decode(t, "clustering { enabled = false }")
 	require.Empty(t, args.Warnings())

@@ -89,7 +89,7 @@ type EndpointOptions struct {
 	// retry when the server answers with status 429 (too many requests)
 	RetryOnHTTP429 bool `river:"retry_on_http_429,attr,optional"`
 
-	// DebugInfoUploadTimeout is accepted because Grafana Alloy has it, but has no effect here.
+	// DebugInfoUploadTimeout is accepted because Grafana Alloy has it, but has no effect.
 	DebugInfoUploadTimeout time.Duration `river:"debug_info_upload_timeout,attr,optional"`
 }
 

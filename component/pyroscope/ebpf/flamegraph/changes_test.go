@@ -271,7 +271,7 @@ func TestLostSamples(t *testing.T) {
 	d.rounds(10, ran{2, "bbb", 450, 900})
 	c := d.only()
 	require.Nil(t, c.Report)
-	require.Contains(t, c.Problem, "new profile: 40.0 % of the samples")
+	require.Contains(t, c.Problem, "new profile: its host lost 40.0 % of the samples")
 }
 
 // TestWithoutBuildID: files are distinguished by size and time, if they do not run at the same time.

@@ -129,7 +129,8 @@ func TestTreeRefusals(t *testing.T) {
 		"from=2&to=2":               {400, "the time from 2 to 2 is empty"},
 		"from=1&to=2":               {410, "These profiles are no longer kept."},
 		"target=ffffffffffff":       {410, "These profiles are no longer kept."},
-		"range=last&process=nobody": {404, "No sample of these profiles matches."},
+		"range=last&process=nobody": {404, "No sample of these profiles matches. Threads need " +
+			"thread_name_label = true, and PIDs pid_label = true."},
 	} {
 		answer, body := get(t, server.URL+prefix+"/api/tree?"+query)
 		require.Equal(t, want.status, answer.StatusCode, query)
