@@ -122,13 +122,13 @@ func TestTreeRefusals(t *testing.T) {
 		status int
 		text   string
 	}{
-		"range=1y":                  {400, `unknown range "1y"`},
-		"pid=x":                     {400, `pid "x" is not a number`},
-		"from=1":                    {400, `to "" is not a time in milliseconds`},
-		"from=x&to=2":               {400, `from "x" is not a time in milliseconds`},
-		"from=2&to=2":               {400, "the time from 2 to 2 is empty"},
-		"from=1&to=2":               {410, "These profiles are no longer kept."},
-		"target=ffffffffffff":       {410, "These profiles are no longer kept."},
+		"range=1y":            {400, `unknown range "1y"`},
+		"pid=x":               {400, `pid "x" is not a number`},
+		"from=1":              {400, `to "" is not a time in milliseconds`},
+		"from=x&to=2":         {400, `from "x" is not a time in milliseconds`},
+		"from=2&to=2":         {400, "the time from 2 to 2 is empty"},
+		"from=1&to=2":         {410, "These profiles are no longer kept."},
+		"target=ffffffffffff": {410, "These profiles are no longer kept."},
 		"range=last&process=nobody": {404, "No sample of these profiles matches. Threads need " +
 			"thread_name_label = true, and PIDs pid_label = true."},
 	} {
