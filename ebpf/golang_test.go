@@ -323,7 +323,8 @@ func checkGoRoots(t testing.TB, stacks []goStack) {
 		roots[root] += s.count
 		all += s.count
 		switch root {
-		case "runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.rt0_go", "runtime.morestack":
+		case "runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.rt0_go", "runtime.morestack",
+			"runtime.clone": // a new thread starts in it
 			whole += s.count
 		default:
 			if !strings.HasPrefix(root, "[incomplete: ") && !strings.HasPrefix(root, "_rt0_") {

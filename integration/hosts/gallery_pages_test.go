@@ -69,7 +69,7 @@ var gallery = []example{
 		unhealthy: "this kernel has no kprobes", pages: []page{
 			{"alloy", "v1.19.0-rc.3", "newest", alloyPage, 4},
 		}},
-	{file: "beyla.alloy", refused: []string{`cannot retrieve the definition of component name "beyla.ebpf"`},
+	{file: "beyla.alloy", refused: []string{"Headwater does not have 1 component of Alloy"},
 		pages: []page{
 			{"alloy", "v1.19.0-rc.3", "newest", alloyPage, 5},
 		}},
