@@ -203,7 +203,7 @@ func TestCoreOfCrash(t *testing.T) {
 	}
 	lab.Compile(t, "gcc", "-O0", "-pthread", "-Wl,--build-id", "-o", program, "testdata/programs/crash.c")
 	s = readCore(t, core)
-	if len(s.Core.Notes) != 1 || !strings.Contains(s.Core.Notes[0], program+" is not the file that was mapped") ||
+	if len(s.Core.Notes) != 1 || !strings.Contains(s.Core.Notes[0], program+" is not the mapped file") ||
 		s.Threads[0].Whole || s.Threads[0].Frames[0].Module != program || s.Threads[0].Frames[0].Function != "" {
 		t.Errorf("notes %q, thread %+v", s.Core.Notes, s.Threads[0])
 	}
