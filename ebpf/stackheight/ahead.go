@@ -208,7 +208,7 @@ func (w *ahead) reach(i int32, h height) bool {
 // after returns the state after an instruction.
 func (h height) after(in instruction) height {
 	n := int32(in.N)
-	if in.N > maxOffset || in.N < -maxOffset || h.sp > maxOffset || h.fp > maxOffset {
+	if in.isFar() || h.sp > maxOffset || h.fp > maxOffset {
 		return height{met: true}
 	}
 	switch in.Kind {

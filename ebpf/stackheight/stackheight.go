@@ -183,16 +183,38 @@ func (a *Analysis) back() {
 func (a *Analysis) pass() bool {
 	news := false
 	for i := len(a.code) - 1; i >= 0; i-- {
-		if s := a.before(i); s != a.states[i] {
-			a.states[i], news = s, true
+		s := &a.states[i]
+		if i+1 < len(a.states) && a.code[i].keeps(&a.states[i+1].rule) {
+			if after := &a.states[i+1]; *s != *after {
+				*s, news = *after, true
+			}
+		} else if before := a.before(i); *s != before {
+			*s, news = before, true
 		}
 	}
 	return news
 }
 
+// keeps reports whether the rule before an instruction is r, the rule after it, as with most
+// instructions. It may be false although the rule is the same. Rule.before takes much longer.
+func (in *instruction) keeps(r *Rule) bool {
+	switch in.Kind {
+	case x86.None:
+		return in.writes&(1<<r.Reg|1<<x86.RBP) == 0
+	case x86.Load, x86.Address:
+		return in.Reg != r.Reg && in.Reg != x86.RBP && !in.isFar()
+	case x86.Store:
+		return in.Base != r.Reg && in.Base != x86.RSP && !in.isFar()
+	}
+	return false
+}
+
+// isFar reports whether the distance of an instruction is too large to be one on the stack.
+func (in *instruction) isFar() bool { return in.N > maxOffset || in.N < -maxOffset }
+
 // before returns the state before instruction i, derived from the state after it.
 func (a *Analysis) before(i int) state {
-	in := a.code[i]
+	in := &a.code[i]
 	switch in.Kind {
 	case x86.Return, x86.JumpBySlot:
 		return entered()
@@ -208,7 +230,7 @@ func (a *Analysis) before(i int) state {
 		}
 	}
 	s := a.next(i)
-	s.rule = s.rule.before(in.instruction)
+	s.rule = s.rule.before(&in.instruction)
 	return s
 }
 
@@ -228,7 +250,7 @@ func (a *Analysis) next(i int) state {
 
 // target returns the state at the target of a jump. A target outside the gap is in another
 // function, because a function has call frame information for all of its code or for none.
-func (a *Analysis) target(in placed) state {
+func (a *Analysis) target(in *placed) state {
 	to := a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.N)
 	if to < a.gap.Start || to >= a.gap.End {
 		return entered()
@@ -290,9 +312,9 @@ func join(a, b state) state {
 }
 
 // before returns the rule before an instruction if r is the rule after it.
-func (r Rule) before(in instruction) Rule {
+func (r Rule) before(in *instruction) Rule {
 	n := int32(in.N)
-	if in.N > maxOffset || in.N < -maxOffset || r.Kind == Unknown {
+	if in.isFar() || r.Kind == Unknown {
 		return Rule{}
 	}
 	switch in.Kind {
@@ -336,7 +358,7 @@ func (r Rule) before(in instruction) Rule {
 }
 
 // pushed returns the rule before a register is pushed, or before n is added to the stack pointer.
-func (r Rule) pushed(in instruction, n int32) Rule {
+func (r Rule) pushed(in *instruction, n int32) Rule {
 	switch {
 	case r.bySP() && r.Kind == Memory && r.Off == 0 && in.Kind == x86.Push:
 		return r.kept(in.Reg) // the word is not on the stack yet
