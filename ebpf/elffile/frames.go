@@ -9,6 +9,11 @@ import (
 // OpenDebugFrame finds .debug_frame, see OpenSection.
 func (f *File) OpenDebugFrame() (*SectionReader, error) { return f.OpenSection(".debug_frame") }
 
+// HasDebugFrame reports whether the file has .debug_frame, compressed or not.
+func (f *File) HasDebugFrame() bool {
+	return f.HasSection(".debug_frame") || f.HasSection(".zdebug_frame")
+}
+
 // DebugFrame reads .debug_frame, see Section.
 func (f *File) DebugFrame() (*Section, error) { return loaded(f.OpenDebugFrame()) }
 

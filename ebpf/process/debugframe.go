@@ -145,10 +145,10 @@ func (d *debugFrame) close() {
 
 // debugFrameOf returns the debug file of a file that processes have mapped, or nil if it can have none, or needs none.
 func (x *executables) debugFrameOf(e *Executable, owner uint32, file *elffile.File) *debugFrame {
-	if file.IsGo() || hasDebugFrame(file) {
+	if file.IsGo() || file.HasDebugFrame() {
 		return nil
 	}
-	w := debugfile.Wanted{Path: e.Path, Root: e.Root, Owner: owner, Useful: hasDebugFrame}
+	w := debugfile.Wanted{Path: e.Path, Root: e.Root, Owner: owner, Useful: (*elffile.File).HasDebugFrame}
 	if w.Identify(file); !w.Possible() {
 		return nil
 	}
@@ -167,8 +167,4 @@ func (x *executables) debugFrameOf(e *Executable, owner uint32, file *elffile.Fi
 			return patient(x.indexes.patience(x.patience))(done)
 		},
 	}
-}
-
-func hasDebugFrame(file *elffile.File) bool {
-	return file.HasSection(".debug_frame") || file.HasSection(".zdebug_frame")
 }

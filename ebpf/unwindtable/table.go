@@ -73,7 +73,7 @@ func NewWithDebugFile(f, debug *elffile.File) (*Table, error) {
 	if (f.Class() == elf.ELFCLASS32) != (f.Machine() == elf.EM_386) {
 		return nil, fmt.Errorf("unwind table: %w: %v of %v", ErrMachine, f.Machine(), f.Class())
 	}
-	if debug == nil || hasDebugFrame(f) {
+	if debug == nil || f.HasDebugFrame() {
 		debug = f
 	}
 	s := Sections{Machine: f.Machine(), Code: f.CodeRanges(), Loader: f.IsLoader(), CLibrary: f.IsCLibrary(),
@@ -102,11 +102,6 @@ func NewWithDebugFile(f, debug *elffile.File) (*Table, error) {
 		s.Text = append(s.Text, sectionOf(text))
 	}
 	return FromSections(s)
-}
-
-func hasDebugFrame(f *elffile.File) bool {
-	_, err := f.OpenDebugFrame()
-	return !errors.Is(err, elffile.ErrNoSection)
 }
 
 func sectionOf(s *elffile.SectionReader) *Section { return &Section{s.Addr, s.Size, s.Data} }

@@ -60,18 +60,14 @@ func (t *File) open() (*unwindtable.Table, error) {
 
 // findDebugFile finds the debug file with .debug_frame, as the profiler does, unless the file itself has the section.
 func (t *File) findDebugFile() error {
-	hasFrames := func(f *elffile.File) bool {
-		_, err := f.OpenDebugFrame()
-		return !errors.Is(err, elffile.ErrNoSection)
-	}
-	if t.file.IsGo() || hasFrames(t.file) {
+	if t.file.IsGo() || t.file.HasDebugFrame() {
 		return nil
 	}
 	path, err := filepath.Abs(t.path)
 	if err != nil {
 		return err
 	}
-	w := debugfile.Wanted{Path: path, Useful: hasFrames}
+	w := debugfile.Wanted{Path: path, Useful: (*elffile.File).HasDebugFrame}
 	w.Identify(t.file)
 	t.debug, err = debugfile.New(nil, nil).Find(w)
 	return err
