@@ -54,7 +54,7 @@ func unknownValues(part ast.Node, resolve func(traversal) node) []string {
 			unknown = append(unknown, what)
 		}
 	}
-	for _, t := range traversalsIn(part) {
+	for _, t := range traversals(part) {
 		n, ok := resolve(t).(veiled)
 		if ok && n.hides(t[strings.Count(n.id(), ".")+1:]) {
 			note(n.id())

@@ -177,7 +177,7 @@ func (p *part) keep(block *ast.BlockStmt) {
 	}
 	if isSettingName(block.GetBlockName()) || block.GetBlockName() == foreachName {
 		p.keepDefinitions(block.Body)
-		p.keepReferences(block, p.withoutStrangers(block))
+		p.keepReferences(block, p.withoutStrangers(block.Body))
 		return
 	}
 	p.keepReferences(block, block.Body)
@@ -237,7 +237,7 @@ func (p *part) withArguments(block *ast.BlockStmt) ast.Body {
 	case !p.holds(block):
 		return block.Body
 	case !known:
-		return p.withoutStrangers(block)
+		return p.withoutStrangers(block.Body)
 	}
 	return slices.DeleteFunc(slices.Clone(block.Body), func(stmt ast.Stmt) bool {
 		attribute, ok := stmt.(*ast.AttributeStmt)
@@ -249,12 +249,8 @@ func (p *part) withArguments(block *ast.BlockStmt) ast.Body {
 	})
 }
 
-// withoutStrangers returns a block's body without the attributes that refer to strangers.
-func (p *part) withoutStrangers(block *ast.BlockStmt) ast.Body {
-	return p.cleaned(block.Body)
-}
-
-func (p *part) cleaned(body ast.Body) ast.Body {
+// withoutStrangers returns a body without the attributes that refer to strangers.
+func (p *part) withoutStrangers(body ast.Body) ast.Body {
 	var clean ast.Body
 	for _, stmt := range body {
 		switch stmt := stmt.(type) {
@@ -264,7 +260,7 @@ func (p *part) cleaned(body ast.Body) ast.Body {
 			}
 		case *ast.BlockStmt:
 			inner := *stmt
-			inner.Body = p.cleaned(stmt.Body)
+			inner.Body = p.withoutStrangers(stmt.Body)
 			clean = append(clean, &inner)
 		}
 	}
@@ -287,7 +283,7 @@ func neededArguments(registry component.Registry, of definition) map[string]bool
 
 // strangerOf returns the first stranger that part of a text refers to, directly or not, or nil.
 func (p *part) strangerOf(of ast.Node, seen map[*ast.BlockStmt]bool) *ast.BlockStmt {
-	for _, t := range traversalsIn(of) {
+	for _, t := range traversals(of) {
 		if to := p.resolve(t); to != nil {
 			if stranger := p.strangerAt(to, t, seen); stranger != nil {
 				return stranger
@@ -371,7 +367,7 @@ func (p *part) cut() (kept []*ast.BlockStmt, left []ast.Stmt) {
 		case p.holds(block):
 			body = p.withArguments(block)
 		case isSettingName(block.GetBlockName()):
-			body = p.withoutStrangers(block)
+			body = p.withoutStrangers(block.Body)
 		}
 		missing := missingFrom(block.Body, body)
 		left = append(left, missing...)

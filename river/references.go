@@ -21,10 +21,8 @@ func (t traversal) String() string {
 	return strings.Join(words, ".")
 }
 
-// traversals returns all traversals in body, in the order of the text.
-func traversals(body ast.Body) []traversal { return traversalsIn(body) }
-
-func traversalsIn(part ast.Node) []traversal {
+// traversals returns all traversals in part of a text, in its order.
+func traversals(part ast.Node) []traversal {
 	var f traversalFinder
 	ast.Walk(&f, part)
 	return f.found
