@@ -309,8 +309,8 @@ enum thread_owner {
 };
 
 /*
- * How to find the callers that a runtime keeps in its heap, see frozen.h. Numbers are offsets in bytes, if the comment
- * says nothing else. The names are those of Java.
+ * How to find the callers that a runtime keeps in its heap, see frozen.h. Numbers are offsets in bytes, unless the
+ * comment gives another unit. Field names follow the Java VM.
  */
 struct frozen {
 	__s64 descriptor; /* from the thread pointer: a pointer to the thread's descriptor; 0: no callers are found */

@@ -160,7 +160,7 @@ __attribute__((noinline)) int enter_frozen(__u32 cpu)
 	return follow(f, u->bias, at + f->chunk, &u->next_chunk);
 }
 
-/* Whether a rule is that of frames of the interpreter. */
+/* Whether frames of the interpreter have this rule. */
 ALWAYS_INLINE int is_interpreted(const struct wide_rule *rule)
 {
 	return rule->cfa == CFA_FP_DEREF && rule->rules == (FP_AT_FP | RA_AT_FP << 4);

@@ -87,7 +87,7 @@ func TestConvertFile(t *testing.T) {
 	require.Contains(t, stderr, "Headwater cannot run")
 }
 
-// TestConvertProfilingOnly: the part that makes profiles is written as it is, and what is left out is listed.
+// TestConvertProfilingOnly: convert writes the part that makes profiles unchanged, and lists the blocks left out.
 func TestConvertProfilingOnly(t *testing.T) {
 	const profiles = "pyroscope.ebpf \"a\" {\n\tforward_to = [pyroscope.write.b.receiver]\n}\n\n" +
 		"// Where profiles go.\npyroscope.write \"b\" {\n\tendpoint {\n\t\turl = \"http://p:4040\"\n\t}\n}\n"

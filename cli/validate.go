@@ -23,10 +23,10 @@ func validateCommand() *cobra.Command {
 		Long: `Checks each file or folder, starts nothing, and sends nothing to any other machine: no
 request, no clone, no secret. It reads files of this machine. What it could not look at
 for that reason, arguments without effect, and environment variables that are not set here
-are listed. They are no mistakes.
+are listed. None of these is a mistake.
 
 With --resolve, it also does what run does before it starts anything: it asks web servers,
-Git repositories and clusters. What they do not answer is a mistake then.
+Git repositories and clusters. A missing answer is then a mistake.
 
 With --profiling-only, components of Alloy that Headwater does not have, for metrics, logs
 and traces, are left out, with the blocks that only serve them. They are listed.

@@ -17,7 +17,7 @@ import (
 // TestCPUTime compares the CPU time of programs by samples with the kernel's own, in schedstat: interpreters, and an
 // emulator. A sample stands for a whole period, for the program that runs at its end. So the number of samples of a
 // program that has a share p of a CPU is random, with a standard deviation of sqrt(n(1-p)) if n are expected. The test
-// allows four of these, and 2 % for the time in which the profiler completes stacks.
+// allows four standard deviations, and 2 % for the time in which the profiler completes stacks.
 func TestCPUTime(t *testing.T) {
 	testkit.Nightly(t, "it takes a minute of CPU time")
 	need.Root(t)

@@ -19,8 +19,9 @@
 // A profile may lack samples that the host lost. The functions of lost samples are not known, so any function may lack
 // the lost share of its samples. Changes up to Options.AtLeast do not count, so bounds allow only for the lost share
 // beyond that. A side that lost too much is refused. If functions are compared including their callees, a function may
-// also lack the samples of incomplete stacks: their share of its own samples, and all of those by which one side has
-// more incomplete stacks than the other. The remarks at the ends of such stacks are no functions.
+// also lack the samples of incomplete stacks: the share of incomplete stacks, taken of its own samples, and the whole
+// difference between the numbers of incomplete stacks of the two sides. The remarks at the ends of such stacks are no
+// functions.
 package compare
 
 import (

@@ -15,8 +15,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// chosenSource is a library with two versions of versioned, and with chosen, of which a resolver chooses one of three
-// implementations when a program starts. Versions that are linked by default have the suffix new.
+// chosenSource is a library with two versions of the function versioned. Its function chosen has three implementations,
+// and a resolver selects one when a program starts. Versions that are linked by default have the suffix new.
 const chosenSource = `
 __attribute__((noinline)) int versioned_old(int n) { return n + 1; }
 __attribute__((noinline)) int versioned_new(int n) { return n + 2; }

@@ -58,7 +58,7 @@ func TestFloodOfOthers(t *testing.T) {
 				return read(&others) > 0
 			})
 			const few = 50
-			p.mu.Lock() // no hit is read meanwhile
+			p.mu.Lock() // until Unlock, the prober reads no hit
 			sum, others = 0, 0
 			if parsed.Type == "software" { // all programs have such hits, so the buffers may be full
 				p.mu.Unlock()
@@ -99,7 +99,7 @@ func TestLostHits(t *testing.T) {
 	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
 	const calls = 20_000
 	for n := uint64(1); n <= 3; n++ {
-		p.mu.Lock() // no hit is read meanwhile
+		p.mu.Lock() // until Unlock, the prober reads no hit
 		running.calls(t, calls)
 		p.mu.Unlock()
 		p.Flush()
