@@ -21,9 +21,10 @@ const (
 	// tableBytes is the limit of the memory for unwind tables in the kernel.
 	tableBytes = 64 << 20
 	// runtimePatience is how long to wait for language runtimes that are being read.
-	runtimePatience = 3 * time.Second
-	// readPatience is how long to wait for the memory of the process, and for each of its files.
-	readPatience = time.Second
+	runtimePatience = 5 * time.Second
+	// readPatience is how long to wait for the memory of the process, and for each of its files. Stacks lack callers or
+	// functions after that, which takes longer than a second on a host whose CPUs or disks are busy.
+	readPatience = 5 * time.Second
 	// clockPatience is how long to wait for running threads.
 	clockPatience = 300 * time.Millisecond
 )
