@@ -166,9 +166,8 @@ func (h *hanging) look(t *testing.T) string {
 		result += "profiles of " + strings.Join(h.services, " and ") + " arrived"
 	}
 	if h.warns != "" {
-		if len(h.Output.Lines("level=warn", h.warns)) == 0 {
-			t.Errorf("it does not warn of %q", h.warns)
-		}
+		testkit.Eventually(t, fmt.Sprintf("it warns of %q", h.warns),
+			func() bool { return len(h.Output.Lines("level=warn", h.warns)) > 0 })
 		result += ", warns"
 	}
 	h.Stop(t)
