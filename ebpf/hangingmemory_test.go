@@ -41,17 +41,9 @@ func TestHangingMemory(t *testing.T) {
 		dir := t.TempDir()
 		program := compileC(t, dir, "held", fuse.Held, "-ldl")
 		library := compileC(t, dir, "libjvm.so", fuse.HeldLibrary, "-shared", "-fPIC")
-		server, err := fuse.Mount(dir, map[string][]byte{"description": make([]byte, 4096)})
-		if err != nil {
-			need.Missing(t, "%v", err)
-		}
-		t.Cleanup(func() {
-			if err := server.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		server := fuse.Mount(t, dir, map[string][]byte{"description": make([]byte, 4096)})
 		pid := runBurner(t, program, "", library, filepath.Join(server.Dir, "description"))
-		tell(t, server.Hang) // before the sessions of other tests can read what the file maps
+		server.Hang(t) // before the sessions of other tests can read what the file maps
 		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}

@@ -71,15 +71,7 @@ func TestHangingOverlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := fuse.Mount(dir, map[string][]byte{"mover": program})
-	if err != nil {
-		need.Missing(t, "%v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := fuse.Mount(t, dir, map[string][]byte{"mover": program})
 	for _, name := range []string{"upper", "work", "merged"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -94,7 +86,7 @@ func TestHangingOverlay(t *testing.T) {
 	testkit.Eventually(t, fmt.Sprintf("process %d has names", pid), func() bool {
 		return round(t, s, "near_in_the_dark")["near_in_the_dark"]
 	})
-	tell(t, server.Hang)
+	server.Hang(t)
 	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}

@@ -27,15 +27,7 @@ func TestForeign(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 3*maxRead/16)
 	content = append(content, "end"...)
 	dir := t.TempDir()
-	server, err := fuse.Mount(dir, map[string][]byte{"file": content, "other": []byte("x")})
-	if err != nil {
-		need.Missing(t, "%v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := fuse.Mount(t, dir, map[string][]byte{"file": content, "other": []byte("x")})
 	if !fuseMounted() {
 		t.Error("the mount is not seen")
 	}
@@ -70,9 +62,7 @@ func TestForeign(t *testing.T) {
 		t.Errorf("this process has open %v", found)
 	}
 
-	if err := server.Hang(); err != nil {
-		t.Fatal(err)
-	}
+	server.Hang(t)
 	done := make(chan error, 2)
 	go func() {
 		_, err := f.ReadAt(make([]byte, 1), 0) // no data is cached
@@ -99,9 +89,7 @@ func TestForeign(t *testing.T) {
 		t.Errorf("it does not hang: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	if err := server.Answer(); err != nil {
-		t.Fatal(err)
-	}
+	server.Answer(t)
 	for range 2 {
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -92,15 +92,7 @@ func TestOverlayOverFUSE(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "nsenter", "unshare", "mount")
 	dir := t.TempDir()
-	server, err := fuse.Mount(dir, map[string][]byte{"file": []byte("text")})
-	if err != nil {
-		need.Missing(t, "%v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	fuse.Mount(t, dir, map[string][]byte{"file": []byte("text")})
 	for name, layers := range map[string]string{"absolute": "$PWD/lower:$PWD/fuse", "relative": "lower:fuse"} {
 		t.Run(name, func(t *testing.T) {
 			pid, folder := startReady(t, dir, `unshare -m sh -c "mkdir -p lower merged && echo x >lower/near &&

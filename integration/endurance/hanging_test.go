@@ -60,9 +60,7 @@ func TestStopWhileFilesHang(t *testing.T) {
 			})
 		}
 	}
-	if err := host.server.Answer(); err != nil {
-		t.Fatal(err)
-	}
+	host.server.Answer(t)
 	for _, pid := range host.left {
 		testkit.Eventually(t, "what was left behind ends once the server answers", func() bool {
 			return syscall.Kill(pid, 0) != nil
@@ -90,15 +88,7 @@ func startHanging(t *testing.T) *hangingHost {
 		buildHostile(t, path, name)
 		files[name] = []byte(lab.ReadFile(t, path))
 	}
-	server, err := fuse.Mount(dir, files)
-	if err != nil {
-		need.Missing(t, "%v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := fuse.Mount(t, dir, files)
 	host := &hangingHost{server: server, pids: map[string]int{}}
 	add := func(what string, p *lab.Process) {
 		p.WaitBusy(t)
@@ -122,16 +112,12 @@ func startHanging(t *testing.T) *hangingHost {
 		lab.Compile(t, "gcc", "-O2", "-shared", "-fPIC", "-o", library, library+".c")
 		p := lab.Start(t, exec.Command(held, library, filepath.Join(server.Dir, "description")))
 		testkit.Eventually(t, "the program is ready", func() bool { return p.Output.String() != "" })
-		if err := server.Hang(); err != nil {
-			t.Fatal(err)
-		}
+		server.Hang(t)
 		p.Signal(t, syscall.SIGUSR1)
 		add(memoryHangs, p)
 		return host
 	}
-	if err := server.Hang(); err != nil {
-		t.Fatal(err)
-	}
+	server.Hang(t)
 	return host
 }
 

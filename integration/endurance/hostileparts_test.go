@@ -223,18 +223,8 @@ func startOnHangingMount(t testing.TB, dir string) {
 	const name = "hwhanging"
 	program := filepath.Join(dir, name)
 	buildHostile(t, program, name)
-	server, err := fuse.Mount(dir, map[string][]byte{name: []byte(lab.ReadFile(t, program))})
-	if err != nil {
-		need.Missing(t, "%v", err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := fuse.Mount(t, dir, map[string][]byte{name: []byte(lab.ReadFile(t, program))})
 	p := startAsNobody(t, server.Dir, "/"+name, "burn")
 	p.WaitBusy(t)
-	if err := server.Hang(); err != nil {
-		t.Fatal(err)
-	}
+	server.Hang(t)
 }

@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // Server is a mounted file system whose root directory contains files. A separate process serves it (hangfs): the
@@ -26,26 +29,39 @@ type Server struct {
 	ended  chan error // of the process
 }
 
-// Mount mounts a file system with the given files, by name, on a directory that it creates in dir. The files are
-// executable. The caller must close the server.
-func Mount(dir string, files map[string][]byte) (*Server, error) {
+// Mount mounts a file system with the given files, by name, on a directory that it creates in dir, until the end of the
+// test. The files are executable. It calls [need.Missing] if that is not possible.
+func Mount(t testing.TB, dir string, files map[string][]byte) *Server {
+	t.Helper()
 	s := &Server{Dir: filepath.Join(dir, "fuse")}
+	if err := s.mount(dir, files); err != nil {
+		need.Missing(t, "%v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *Server) mount(dir string, files map[string][]byte) error {
 	program, folder := filepath.Join(dir, "hangfs"), filepath.Join(dir, "files")
 	for _, dir := range []string{s.Dir, folder} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	build := exec.Command("go", "build", "-o", program, "github.com/headwater/headwater/integration/testkit/fuse/hangfs")
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%v: %w\n%s", build, err, out)
+		return fmt.Errorf("%v: %w\n%s", build, err, out)
 	}
-	return s, s.start(program, folder)
+	return s.start(program, folder)
 }
 
 // start starts the serving process. The kernel kills it when the thread that started it ends, and so when this process
@@ -77,11 +93,23 @@ func (s *Server) start(program, folder string) (err error) {
 	return s.confirm("mounted")
 }
 
-// Hang stops answering.
-func (s *Server) Hang() error { return s.tell("hang") }
+// Hang stops answering until Answer is called, or until the test ends. The server then answers before the cleanups that
+// were registered earlier: these may wait for the end of a program that waits for an answer.
+func (s *Server) Hang(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() { s.Answer(t) })
+	if err := s.tell("hang"); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Answer resumes answering, including the requests received in the meantime.
-func (s *Server) Answer() error { return s.tell("answer") }
+func (s *Server) Answer(t testing.TB) {
+	t.Helper()
+	if err := s.tell("answer"); err != nil {
+		t.Error(err)
+	}
+}
 
 func (s *Server) tell(what string) error {
 	if _, err := fmt.Fprintln(s.input, what); err != nil {
@@ -97,8 +125,8 @@ func (s *Server) confirm(what string) error {
 	return nil
 }
 
-// Close ends the file system. Waiting processes get an error.
-func (s *Server) Close() error {
+// close ends the file system. Waiting processes get an error.
+func (s *Server) close() error {
 	s.input.Close()
 	err := <-s.ended // the end closes the connection, which ends all requests
 	return errors.Join(err, unix.Unmount(s.Dir, unix.MNT_DETACH))

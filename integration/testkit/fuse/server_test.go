@@ -5,21 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestServer reads a file, lets the server hang, and reads on when it answers.
 func TestServer(t *testing.T) {
-	s, err := Mount(t.TempDir(), map[string][]byte{"hello": []byte("world")})
-	if err != nil {
-		need.Missing(t, "%v", err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := Mount(t, t.TempDir(), map[string][]byte{"hello": []byte("world")})
 	read := func() string {
 		b, err := os.ReadFile(filepath.Join(s.Dir, "hello"))
 		if err != nil {
@@ -30,9 +20,7 @@ func TestServer(t *testing.T) {
 	if got := read(); got != "world" {
 		t.Fatalf("%q", got)
 	}
-	if err := s.Hang(); err != nil {
-		t.Fatal(err)
-	}
+	s.Hang(t)
 	done := make(chan string)
 	go func() { done <- read() }()
 	select {
@@ -40,9 +28,7 @@ func TestServer(t *testing.T) {
 		t.Fatalf("it answers: %q", got)
 	case <-time.After(200 * time.Millisecond):
 	}
-	if err := s.Answer(); err != nil {
-		t.Fatal(err)
-	}
+	s.Answer(t)
 	if got := <-done; got != "world" {
 		t.Errorf("%q", got)
 	}
