@@ -116,6 +116,25 @@ const (
 	threadStart = 32
 )
 
+// texts yields the code of the page with the bytes around it, by segment, and the code's offset from the start of the
+// page. It leaves out code that cannot be read: the rows are valid without it. The code is valid until the next step.
+func (b *builder) texts() iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for i := range b.code.segments {
+			s := &b.code.segments[i]
+			lo := max(b.lo-min(b.lo, overlap), s.addr)
+			hi := min(b.hi+min(overlap, math.MaxUint64-b.hi), s.addr+s.window.size)
+			if lo >= hi {
+				continue
+			}
+			text, err := s.window.Slice(lo-s.addr, int(hi-lo))
+			if err == nil && !yield(int(int64(lo-b.lo)), text) {
+				return
+			}
+		}
+	}
+}
+
 // markKnownCode adds rows for signal trampolines, for system calls that create threads and
 // processes, and for coroutine starts in the page.
 //
@@ -129,18 +148,7 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 	clone := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAClone)}
 	outermost := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
 	var children []uint64 // addresses where children continue
-	for i := range b.code.segments {
-		s := &b.code.segments[i]
-		lo := max(b.lo-min(b.lo, overlap), s.addr)
-		hi := min(b.hi+min(overlap, math.MaxUint64-b.hi), s.addr+s.window.size)
-		if lo >= hi {
-			continue
-		}
-		text, err := s.window.Slice(lo-s.addr, int(hi-lo))
-		if err != nil {
-			continue // the rows are valid without
-		}
-		first := int(int64(lo - b.lo)) // offset of text from the start of the page
+	for first, text := range b.texts() {
 		for _, pattern := range b.code.trampolines {
 			for at := range occurrences(text, pattern) {
 				end := first + at + len(pattern)
@@ -190,21 +198,10 @@ func (b *builder) markNewThreads(rows []unwind.Row) []unwind.Row {
 		size        uint64 // bytes up to the code of the parent
 	}
 	var all []found
-	for i := range b.code.segments {
-		s := &b.code.segments[i]
-		lo := max(b.lo-min(b.lo, overlap), s.addr)
-		hi := min(b.hi+min(overlap, math.MaxUint64-b.hi), s.addr+s.window.size)
-		if lo >= hi {
-			continue
-		}
-		text, err := s.window.Slice(lo-s.addr, int(hi-lo))
-		if err != nil {
-			continue // as in markKnownCode
-		}
+	for first, text := range b.texts() {
 		for at := range occurrences(text, inlineClone) {
 			child := at + len(inlineClone) + 1
 			if child < len(text) && startsThread(text[child:]) {
-				first := int(int64(lo - b.lo))
 				all = append(all, found{first + at, first + child, uint64(text[child-1])})
 			}
 		}
