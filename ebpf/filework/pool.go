@@ -39,6 +39,8 @@ const (
 
 // Pool runs work. The zero value is ready; its methods may be called concurrently.
 type Pool struct {
+	Patience time.Duration // of Quick; 0 means QuickPatience. Set it before the first call.
+
 	workers workers
 
 	mu       sync.Mutex

@@ -1,6 +1,7 @@
 package filework
 
 import (
+	"cmp"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ type QuickWork struct {
 
 // Quick runs work that takes little time unless it hangs, such as one system call. It waits a fifth of a second, or a
 // second if CPUs are busy. The work has no thread of its own, which makes it cheap. A *SlowError says that the work is
-// not done, as for Do.
+// not done, as for Do. A Pool with a Patience waits that long instead of a fifth of a second.
 func (p *Pool) Quick(w QuickWork) error {
 	patience, why := p.patience(&w)
 	if why != "" {
@@ -88,7 +89,7 @@ func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 		return 0, "its mount was slow a moment ago"
 	}
 	if len(p.allowances) == 0 && p.quick == 0 { // the usual case
-		return QuickPatience, ""
+		return p.quickPatience(), ""
 	}
 	owner := w.Owner()
 	if patience = p.left(owner, now); patience == 0 {
@@ -105,11 +106,14 @@ func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 // left returns how long to wait for a user's work. It is never a short time, because then more and more work would be
 // late. The caller holds the pool's mutex.
 func (p *Pool) left(owner uint32, now time.Time) time.Duration {
-	if p.allowances.has(owner, QuickPatience, now) {
-		return QuickPatience
+	patience := p.quickPatience()
+	if p.allowances.has(owner, min(patience, LateAtOnce), now) {
+		return patience
 	}
 	return 0
 }
+
+func (p *Pool) quickPatience() time.Duration { return cmp.Or(p.Patience, QuickPatience) }
 
 // hang notes late work.
 func (p *Pool) hang(t *Task, now time.Time) {

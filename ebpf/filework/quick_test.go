@@ -57,6 +57,19 @@ func TestQuick(t *testing.T) {
 	}
 }
 
+// TestQuickPatience: a Pool with a Patience waits for blocked work that ends later than QuickPatience.
+func TestQuickPatience(t *testing.T) {
+	p := Pool{Patience: time.Minute}
+	work, release := hang(t)
+	result := make(chan error)
+	go func() { result <- p.Quick(quickOf("slow", 1000, work)) }()
+	time.Sleep(2 * QuickPatience)
+	release()
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestQuickOnBusyCPU: Quick waits longer, but not forever, for work that is not blocked and does not end. That also
 // holds if Go runs one goroutine at a time, so that the thread of the work rests while its state is read.
 func TestQuickOnBusyCPU(t *testing.T) {

@@ -55,8 +55,12 @@ func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []runt
 }
 
 // SetReadPatience sets how long the Tracker waits for the memory of a process when it reads functions and frames of the
-// process's interpreter. The default is 20 ms. Call it before the Tracker is used.
-func (t *Tracker) SetReadPatience(d time.Duration) { t.patience = d }
+// process's interpreter (by default 20 ms), and for one read of memory (by default [filework.QuickPatience]). Call it
+// before the Tracker is used.
+func (t *Tracker) SetReadPatience(d time.Duration) {
+	t.patience = d
+	t.exes.work.Patience = d
+}
 
 // SetOpenPatience sets how long the Tracker waits for files that are not known yet. The default is 200 ms. Call it
 // before the Tracker is used.
