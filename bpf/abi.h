@@ -128,6 +128,7 @@ enum cfa_kind {
 	 */
 	CFA_GOROUTINE = 14,
 	CFA_FROZEN = 15, /* no frame: the callers are in the runtime's heap, see frozen.h; else as CFA_UNSUPPORTED */
+	CFA_SP_DEREF_TWICE = 16, /* CFA = *(*(sp + off) + 8 * reg2) + 8 * reg; wide rules only */
 };
 
 /* Low nibble of `rules`: how the caller's frame pointer is found. */

@@ -128,6 +128,11 @@ ALWAYS_INLINE int find_cfa(struct unwinder *u, const struct wide_rule *rule, __u
 			return OUTCOME_UNREADABLE_STACK;
 		*cfa += 8 * (__u64)rule->reg;
 		return OUTCOME_UNSET;
+	case CFA_SP_DEREF_TWICE:
+		if (read_word(u, u->regs.sp + off, cfa) || read_word(u, *cfa + 8 * (__u64)rule->reg2, cfa))
+			return OUTCOME_UNREADABLE_STACK;
+		*cfa += 8 * (__u64)rule->reg;
+		return OUTCOME_UNSET;
 	case CFA_PLT:
 		*cfa = u->regs.sp + 8 + ((u->regs.pc & 15) >= (__u64)off ? 8 : 0);
 		return OUTCOME_UNSET;
@@ -354,12 +359,13 @@ ALWAYS_INLINE int step_goroutine(struct unwinder *u, const struct wide_rule *rul
 
 /*
  * Whether a rule may lead to another stack at lower addresses: a function that runs another function on a separate
- * stack, as Rust's stacker and gcc's __morestack do, finds its frame by a register or by a word that it has saved. This
- * is allowed a few times only, so that the walk ends.
+ * stack, as Rust's stacker, gcc's __morestack and OCaml's runtime do, finds its frame by a register or by a word that it
+ * has saved. This is allowed a few times only, so that the walk ends.
  */
 ALWAYS_INLINE int may_leave_stack(const struct unwinder *u, const struct wide_rule *rule)
 {
-	return (rule->cfa == CFA_FP || rule->cfa == CFA_FP_DEREF || rule->cfa == CFA_SP_DEREF || rule->cfa == CFA_REG) &&
+	return (rule->cfa == CFA_FP || rule->cfa == CFA_FP_DEREF || rule->cfa == CFA_SP_DEREF ||
+		rule->cfa == CFA_SP_DEREF_TWICE || rule->cfa == CFA_REG) &&
 	       u->switches < MAX_STACK_SWITCHES;
 }
 

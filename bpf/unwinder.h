@@ -25,7 +25,7 @@ enum {
 	REG_RBX = 3,
 	REG_RSP = 7,
 	SIGNAL_SP = 160, /* x86: the saved sp, from the ucontext */
-	MAX_STACK_SWITCHES = 4,
+	MAX_STACK_SWITCHES = 16,
 	NO_MORE_SWITCHES = 255, /* later frames stay on their stack, or a rule says where they continue */
 	WINDOW_WORDS = 64, /* of the stack, read at once: several frames' worth */
 	BELOW_RETURN_ADDRESS = 64, /* bytes where callee-saved registers may be */

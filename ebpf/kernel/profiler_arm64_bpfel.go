@@ -72,22 +72,23 @@ type profilerBlockWord struct {
 type profilerCfaKind uint32
 
 const (
-	profilerCfaKindCFA_NONE        profilerCfaKind = 0
-	profilerCfaKindCFA_SP          profilerCfaKind = 1
-	profilerCfaKindCFA_FP          profilerCfaKind = 2
-	profilerCfaKindCFA_FP_DEREF    profilerCfaKind = 3
-	profilerCfaKindCFA_PLT         profilerCfaKind = 4
-	profilerCfaKindCFA_SIGNAL      profilerCfaKind = 5
-	profilerCfaKindCFA_WIDE        profilerCfaKind = 6
-	profilerCfaKindCFA_UNSUPPORTED profilerCfaKind = 7
-	profilerCfaKindCFA_SP_DEREF    profilerCfaKind = 8
-	profilerCfaKindCFA_REG         profilerCfaKind = 9
-	profilerCfaKindCFA_SP_INDEXED  profilerCfaKind = 10
-	profilerCfaKindCFA_FRAME       profilerCfaKind = 11
-	profilerCfaKindCFA_SP_FAR      profilerCfaKind = 12
-	profilerCfaKindCFA_ABSENT      profilerCfaKind = 13
-	profilerCfaKindCFA_GOROUTINE   profilerCfaKind = 14
-	profilerCfaKindCFA_FROZEN      profilerCfaKind = 15
+	profilerCfaKindCFA_NONE           profilerCfaKind = 0
+	profilerCfaKindCFA_SP             profilerCfaKind = 1
+	profilerCfaKindCFA_FP             profilerCfaKind = 2
+	profilerCfaKindCFA_FP_DEREF       profilerCfaKind = 3
+	profilerCfaKindCFA_PLT            profilerCfaKind = 4
+	profilerCfaKindCFA_SIGNAL         profilerCfaKind = 5
+	profilerCfaKindCFA_WIDE           profilerCfaKind = 6
+	profilerCfaKindCFA_UNSUPPORTED    profilerCfaKind = 7
+	profilerCfaKindCFA_SP_DEREF       profilerCfaKind = 8
+	profilerCfaKindCFA_REG            profilerCfaKind = 9
+	profilerCfaKindCFA_SP_INDEXED     profilerCfaKind = 10
+	profilerCfaKindCFA_FRAME          profilerCfaKind = 11
+	profilerCfaKindCFA_SP_FAR         profilerCfaKind = 12
+	profilerCfaKindCFA_ABSENT         profilerCfaKind = 13
+	profilerCfaKindCFA_GOROUTINE      profilerCfaKind = 14
+	profilerCfaKindCFA_FROZEN         profilerCfaKind = 15
+	profilerCfaKindCFA_SP_DEREF_TWICE profilerCfaKind = 16
 )
 
 type profilerChainEnd uint32

@@ -25,6 +25,7 @@ func TestSharedNumbers(t *testing.T) {
 		500 + uint32(unwind.CFASPIndexed):                    500 + uint32(profilerCfaKindCFA_SP_INDEXED),
 		500 + uint32(unwind.CFAFrame):                        500 + uint32(profilerCfaKindCFA_FRAME),
 		500 + uint32(unwind.CFASPFar):                        500 + uint32(profilerCfaKindCFA_SP_FAR),
+		500 + uint32(unwind.CFASPDerefTwice):                 500 + uint32(profilerCfaKindCFA_SP_DEREF_TWICE),
 		600 + uint32(unwind.CFASignal):                       600 + uint32(profilerCfaKindCFA_SIGNAL),
 		700 + uint32(unwind.FPReg):                           700 + uint32(profilerFpRuleFP_REG),
 		800 + uint32(unwind.RAReg):                           800 + uint32(profilerRaRuleRA_REG),

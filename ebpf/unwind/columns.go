@@ -66,6 +66,8 @@ func (w WideRule) cfaColumn(n names) string {
 		return fmt.Sprintf("%s+8+8*(%s&15>=%d)", n.sp, n.pc, w.CFAOff)
 	case CFAReg:
 		return fmt.Sprintf("%s%+d", n.general(int(w.Reg)), w.CFAOff)
+	case CFASPDerefTwice:
+		return fmt.Sprintf("*(*(%s%+d)%+d)%+d", n.sp, w.CFAOff, 8*int(w.Reg2), 8*int(w.Reg))
 	case CFASPIndexed:
 		return fmt.Sprintf("*(%s+8*%s%+d)%+d", n.sp, n.general(int(w.Reg)), w.CFAOff, 8*int(w.Reg2))
 	}

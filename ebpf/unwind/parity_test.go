@@ -136,7 +136,7 @@ func randomCase(r *rand.Rand) stepCase {
 	c.Exact, c.Full, c.LRKnown = uint8(r.IntN(2)), uint8(r.IntN(2)), uint8(r.IntN(2))
 	c.Switches, c.FrameFlags = uint8(r.IntN(maxSwitches+2)), uint32(r.IntN(2))*2|uint32(r.IntN(2))<<4
 	c.Rule = WideRule{
-		CFA: CFAKind(r.IntN(15)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
+		CFA: CFAKind(r.IntN(17)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
 		Rules: uint8(r.IntN(6)) | uint8(r.IntN(12))<<4, CFAOff: small(), FPOff: small(), RAOff: small(),
 	}
 	switch {

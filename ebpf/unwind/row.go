@@ -46,6 +46,8 @@ const (
 
 	// No frame, but a return to callers in the runtime's heap: only the BPF program finds them.
 	CFAFrozen
+
+	CFASPDerefTwice // CFA = *(*(sp + off) + 8*Reg2) + add    wide rules only; fibers of OCaml
 )
 
 // FPKind is the kind of the rule for the caller's frame pointer (rbp, x29).
@@ -107,9 +109,9 @@ type Row struct {
 // frame pointer. It has 16 bytes, little endian, in the order of the fields.
 type WideRule struct {
 	CFA    CFAKind // kind of the CFA rule, never CFAWide
-	Reg    uint8   // CFAReg, CFASPIndexed: DWARF number; CFAFPDeref, CFASPDeref: add, in 8 bytes; CFAGoroutine; else 0
+	Reg    uint8   // CFAReg, CFASPIndexed: DWARF number; CFA..Deref..: add, in units of 8 bytes; CFAGoroutine; else 0
 	Rules  uint8   // low nibble FPKind, high nibble RAKind
-	Reg2   uint8   // FPReg: DWARF register number; CFASPIndexed: add, in units of 8 bytes; CFAGoroutine; else 0
+	Reg2   uint8   // FPReg: DWARF number; CFASPIndexed: add, in units of 8 bytes; CFASPDerefTwice, CFAGoroutine; else 0
 	CFAOff int32   // operand of CFA
 	FPOff  int32   // operand of the FP rule; arm64: also of RADefault
 	RAOff  int32   // RAAtCFA, RAAtFP, RAAtSP, RARestoreRBX: offset; RAReg: DWARF register number; otherwise 0
@@ -173,8 +175,9 @@ func (r Row) widen() WideRule {
 // narrow returns w as a row without an Off, and false if w does not fit.
 func (w WideRule) narrow() (Row, bool) {
 	r := Row{CFA: w.CFA, Rules: w.Rules, CFAOff: int16(w.CFAOff), FPOff: int16(w.FPOff)}
-	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.CFA != CFASPFar && w.FP() != FPReg &&
-		w.CFA != CFAGoroutine && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX || w.RA() == RADetached || w.RA() == RACalled)
+	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.CFA != CFASPFar && w.CFA != CFAGoroutine &&
+		w.CFA != CFASPDerefTwice && w.FP() != FPReg &&
+		(w.RA() < RAAtCFA || w.RA() == RAKeepRBX || w.RA() == RADetached || w.RA() == RACalled)
 }
 
 // Unsupported returns a row, without an Off, for a rule that has no translation.
@@ -238,6 +241,8 @@ func (w WideRule) cfaString() string {
 		return fmt.Sprintf("cfa=r%d%+d", w.Reg, w.CFAOff)
 	case CFASPIndexed:
 		return fmt.Sprintf("cfa=*(sp+8*r%d%+d)%+d", w.Reg, w.CFAOff, 8*int(w.Reg2))
+	case CFASPDerefTwice:
+		return fmt.Sprintf("cfa=*(*(sp%+d)%+d)%+d", w.CFAOff, 8*int(w.Reg2), 8*int(w.Reg))
 	}
 	return fmt.Sprintf("cfa=kind %d", w.CFA)
 }

@@ -132,12 +132,12 @@ func (s *stepper) call() Outcome {
 }
 
 // mayLeaveStack reports whether the rule may lead to another, lower stack. A function that runs
-// another function on a separate stack, such as Rust's stacker and gcc's __morestack, finds its
-// frame through a register or a saved word. The number of switches is limited, so that the walk
-// ends.
+// another function on a separate stack, such as Rust's stacker, gcc's __morestack and functions of
+// OCaml's runtime, finds its frame through a register or a saved word. The number of switches is
+// limited, so that the walk ends.
 func (s *stepper) mayLeaveStack() bool {
 	switch s.rule.CFA {
-	case CFAFP, CFAFPDeref, CFASPDeref, CFAReg:
+	case CFAFP, CFAFPDeref, CFASPDeref, CFASPDerefTwice, CFAReg:
 		return s.regs.Switches < maxSwitches
 	}
 	return false
@@ -187,6 +187,12 @@ func (s *stepper) cfa() (uint64, Outcome) {
 		return s.read(s.regs.FP+off, 8*uint64(s.rule.Reg))
 	case CFASPDeref:
 		return s.read(s.regs.SP+off, 8*uint64(s.rule.Reg))
+	case CFASPDerefTwice:
+		at, o := s.read(s.regs.SP+off, 8*uint64(s.rule.Reg2))
+		if o != Unset {
+			return 0, o
+		}
+		return s.read(at, 8*uint64(s.rule.Reg))
 	case CFAPLT:
 		if s.regs.PC&15 >= off {
 			return s.regs.SP + 16, Unset
@@ -280,7 +286,7 @@ func (s *stepper) callerFP(cfa uint64) (uint64, Outcome) {
 }
 
 // maxSwitches bounds the switches of a chain of frame records to another stack.
-const maxSwitches = 4
+const maxSwitches = 16
 
 // noMoreSwitches says that the remaining frames stay on their stack, unless a rule says where they
 // continue.

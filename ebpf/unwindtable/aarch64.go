@@ -43,6 +43,12 @@ func translateAArch64(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Re
 	return w, unwind.ReasonNone
 }
 
+// aarch64Interrupted reports whether a row of a signal frame is the one of the vdso's trampoline, whose x29 points to a
+// frame record (Linux, arch/arm64/kernel/vdso/sigreturn.S).
+func aarch64Interrupted(row *ehframe.Row) bool {
+	return row.CFA.Kind == ehframe.CFARegister && row.CFA.Reg == aarch64ABI.fp && row.CFA.Offset == 0
+}
+
 // aarch64CFA translates the rule of the CFA.
 func aarch64CFA(w *unwind.WideRule, cfa ehframe.CFA) unwind.Reason {
 	switch cfa.Kind {

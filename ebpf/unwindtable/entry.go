@@ -96,6 +96,7 @@ func (t *Table) CallFrame(vaddr uint64) (unwind.CallFrame, bool, error) {
 			if found = vaddr >= row.Start && vaddr < row.End; found {
 				c.Row = *row
 				c.Row.Registers = slices.Clone(row.Registers)
+				c.Signal = c.Signal && t.interrupted(row)
 			}
 			return !found
 		})

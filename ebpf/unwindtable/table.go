@@ -141,9 +141,21 @@ func (t *Table) MakeIndex() {
 	t.scanDebug()
 }
 
+// interrupted reports whether the caller of a signal frame with this row was interrupted. OCaml 5 also marks the frames
+// of functions that switch stacks as signal frames: their callers called them.
+func (t *Table) interrupted(row *ehframe.Row) bool {
+	switch t.sections.Machine {
+	case elf.EM_X86_64:
+		return !x86Called(row)
+	case elf.EM_AARCH64:
+		return aarch64Interrupted(row)
+	}
+	return true
+}
+
 // ruleOf translates a row.
 func (t *Table) ruleOf(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason) {
-	w, reason := t.translate(row, signal)
+	w, reason := t.translate(row, signal && t.interrupted(row))
 	if reason == unwind.ReasonNone && t.sections.Loader && t.sections.Machine == elf.EM_X86_64 {
 		followRBX(&w, row)
 	}

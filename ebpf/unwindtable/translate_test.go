@@ -142,6 +142,26 @@ func TestTranslateX86Signal(t *testing.T) {
 	}
 }
 
+// TestTranslateOCaml: OCaml 5 marks the frames of functions that switch stacks as signal frames. The expressions are
+// from caml_c_call, caml_start_program and caml_runstack.
+func TestTranslateOCaml(t *testing.T) {
+	const deref, plus = 0x06, 0x23
+	expression := func(b ehtest.Asm) ehtest.Asm { return asm().Op(ehtest.DefCFAExpression).Block(b) }
+	for want, program := range map[string]ehtest.Asm{
+		"cfa=sp+8":                    nil,
+		"cfa=*(sp+8)+8":               expression(breg(asm(), 7, 8).Op(deref).Op(plus).Uleb(8)),
+		"cfa=*(sp+16)+80":             expression(breg(asm(), 7, 16).Op(deref).Op(plus).Uleb(80)),
+		"cfa=*(*(sp+56)+0)+8":         expression(breg(asm(), 7, 56).Op(deref).Op(plus).Uleb(0).Op(deref).Op(plus).Uleb(8)),
+		"cfa=*(*(sp-8)+16)+0":         expression(breg(asm(), 7, -8).Op(deref).Op(plus).Uleb(16).Op(deref)),
+		"unsupported: cfa_expression": expression(breg(asm(), 7, 8).Op(deref).Op(plus).Uleb(4).Op(deref)),
+	} {
+		cie := ehtest.CIE{Augmentation: "zRS", Program: x86Initial()}
+		if got := ruleOf(t, amd64, cie, program).String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestTranslateMissingRules(t *testing.T) {
 	if got := ruleOf(t, amd64, ehtest.CIE{Augmentation: "zR"}, nil).String(); got != "unsupported: ra_missing" {
 		t.Error(got)
@@ -188,8 +208,12 @@ func TestTranslateAArch64(t *testing.T) {
 	if want := (unwind.WideRule{CFA: unwind.CFASP, CFAOff: 16, FPOff: -24}); got != want {
 		t.Errorf("x30 alone: %+v, want %+v", got, want)
 	}
-	if got := ruleOf(t, arm, ehtest.CIE{Augmentation: "zRS", Return: 30, Program: armInitial()},
-		nil); got.CFA != unwind.CFASignal || got.CFAOff != 560 {
+	signals := ehtest.CIE{Augmentation: "zRS", Return: 30, Program: armInitial()}
+	if got := ruleOf(t, arm, signals, asm().Op(ehtest.DefCFA).Uleb(29).Uleb(0)); got.CFA != unwind.CFASignal ||
+		got.CFAOff != 560 {
 		t.Errorf("signal frame: %s", got)
+	}
+	if got := ruleOf(t, arm, signals, save(save(cfa(16), 29, 2), 30, 1)).String(); got != "cfa=sp+16 fp=*(cfa-16)" {
+		t.Errorf("signal frame of a called function: %s", got)
 	}
 }

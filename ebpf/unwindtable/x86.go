@@ -41,7 +41,7 @@ func translateX86(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason
 	if !x86ABI.stackPointer(row) {
 		return w, unwind.ReasonSPRule
 	}
-	if w.CFA == unwind.CFASPIndexed && fp == unwind.FPReg { // both need Reg2
+	if (w.CFA == unwind.CFASPIndexed || w.CFA == unwind.CFASPDerefTwice) && fp == unwind.FPReg { // both need Reg2
 		return w, unwind.ReasonFPRule
 	}
 	w.Rules = unwind.Rules(fp, ra)
@@ -109,6 +109,10 @@ func x86CFAExpression(w *unwind.WideRule, expr []byte) unwind.Reason {
 	if reg, off, ok := registerOffset(expr); ok {
 		return x86ABI.cfaRegister(w, ehframe.CFA{Reg: reg, Offset: off})
 	}
+	if off, addFirst, add, ok := x86DerefTwice(expr); ok {
+		w.CFA, w.Reg2, w.Reg = unwind.CFASPDerefTwice, addFirst, add
+		return fit(&w.CFAOff, off)
+	}
 	reg, off, add, ok := derefRegister(expr)
 	if !ok || add%8 != 0 || add > 8*255 {
 		return unwind.ReasonCFAExpression
@@ -155,6 +159,29 @@ func x86Indexed(expr []byte) (index uint8, off int64, ok bool) {
 	add := e.op(opMul).op(opPlus).op(opDeref).plus()
 	ok = e.done() && sp == x86ABI.sp && reg < x86ABI.registers && regOff == 0 && size == 8 && add == 8
 	return uint8(reg), off, ok
+}
+
+// x86DerefTwice matches the CFA of OCaml's caml_runstack, which finds the stack of the caller through the descriptor of
+// the fiber that it runs:
+//
+//	*(*(rsp + off) + addFirst) + add
+//
+// The numbers that are added are in units of 8 bytes.
+func x86DerefTwice(expr []byte) (off int64, addFirst, add uint8, ok bool) {
+	e := match(expr)
+	sp, off := e.breg()
+	first := e.op(opDeref).plus()
+	second := e.op(opDeref).plus()
+	fits := func(add uint64) bool { return add%8 == 0 && add <= 8*255 }
+	ok = e.done() && sp == x86ABI.sp && fits(first) && fits(second)
+	return off, uint8(first / 8), uint8(second / 8), ok
+}
+
+// x86Called reports whether a call has pushed the return address of a row. A signal's frame has the interrupted pc in
+// the ucontext.
+func x86Called(row *ehframe.Row) bool {
+	rule := row.Rule(x86ABI.ra)
+	return rule.Kind == ehframe.Offset && rule.Offset == -8
 }
 
 // translateX86Signal recognizes the layout of glibc's __restore_rt: CFA = *(rsp + 160), rbp at rsp

@@ -237,10 +237,12 @@ func stackRules() []rule {
 		{name: "hwswitch", start: runs("hwswitch", "rules/switch.c", "-pthread"), want: []stacksOf{{
 			comm: "hwswitch",
 			form: `ROOT(?: (?:LIBC|PLT))*|(?:ROOT|LIBC LIBC thread|LIBC(?: LIBC)*)` +
-				`(?: keeps_rbp(?: by_rbp(?: works(?: burn)?)?)?| keeps_word(?: by_word(?: works(?: burn)?)?)?)?`,
+				`(?: keeps_rbp(?: by_rbp(?: works(?: burn)?)?)?| keeps_word(?: by_word(?: works(?: burn)?)?)?` +
+				`| keeps_fiber(?: by_fiber(?: nested(?: keeps_link(?: by_link(?: works(?: burn)?)?)?)?)?)?)?`,
 			ofSlot: map[string]int{
 				`main keeps_rbp by_rbp works burn$`: 60, `LIBC thread keeps_rbp by_rbp works burn$`: 60,
-				`LIBC thread keeps_word by_word works burn$`: 60,
+				`LIBC thread keeps_word by_word works burn$`:                             60,
+				`LIBC thread keeps_fiber by_fiber nested keeps_link by_link works burn$`: 60,
 			},
 		}}},
 		{name: "hwclone", start: runs("hwclone", "rules/clone.c"), want: []stacksOf{{
