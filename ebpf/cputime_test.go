@@ -18,6 +18,9 @@ import (
 // emulator. A sample stands for a whole period, for the program that runs at its end. So the number of samples of a
 // program that has a share p of a CPU is random, with a standard deviation of sqrt(n(1-p)) if n are expected. The test
 // allows four standard deviations, and 2 % for the time in which the profiler completes stacks.
+//
+// In a guest the two clocks may differ: perf record -a -e cpu-clock also had 3 to 10 % more samples than schedstat has
+// time, on two busy CPUs. So all programs together may differ by 10 %, and each program is compared with all of them.
 func TestCPUTime(t *testing.T) {
 	testkit.Nightly(t, "it takes a minute of CPU time")
 	need.Root(t)
@@ -70,16 +73,29 @@ func TestCPUTime(t *testing.T) {
 	profiles := collectOf(t, s, 1500, pids...)
 	wall := time.Since(begin)
 	profiles = append(profiles, stop()...)
+	var ran []time.Duration
+	var samples []float64
+	var allRan, allSamples float64
 	for i, pid := range pids {
-		ran := scheduledTime(t, pid) - before[i]
 		n, _ := of(profiles, pid)
-		expected := ran.Seconds() * float64(o.SampleRate)
+		ran, samples = append(ran, scheduledTime(t, pid)-before[i]), append(samples, float64(n))
+		allRan, allSamples = allRan+ran[i].Seconds(), allSamples+samples[i]
+	}
+	rate := allSamples / allRan
+	clocks := rate / float64(o.SampleRate)
+	t.Logf("all programs: %+.2f %%", 100*(clocks-1))
+	if math.Abs(clocks-1) > 0.1 {
+		t.Errorf("%.0f samples of %.1f s", allSamples, allRan)
+	}
+	for i := range pids {
+		n, ran := samples[i], ran[i]
+		expected := ran.Seconds() * rate
 		share := min(ran.Seconds()/wall.Seconds(), 1)
 		allowed := 0.02*expected + 4*math.Sqrt(expected*(1-share))
-		t.Logf("%s: %d samples, %.1f expected of %v, %+.2f %%, at %.0f %% of a CPU",
-			commands[i][0], n, expected, ran, 100*(float64(n)/expected-1), 100*share)
-		if math.Abs(float64(n)-expected) > allowed {
-			t.Errorf("%s: %d samples, want %.1f within %.1f", commands[i][0], n, expected, allowed)
+		t.Logf("%s: %.0f samples, %.1f expected of %v, %+.2f %%, at %.0f %% of a CPU",
+			commands[i][0], n, expected, ran, 100*(n/expected-1), 100*share)
+		if math.Abs(n-expected) > allowed {
+			t.Errorf("%s: %.0f samples, want %.1f within %.1f", commands[i][0], n, expected, allowed)
 		}
 	}
 }
