@@ -96,7 +96,7 @@ func (e execed) apply(s *state) []Command {
 	s.revive(p)
 	p.rename(e.time, e.comm)
 	p.started, p.ignored = e.time, false
-	p.attached, p.code, p.interpretation, p.doubts = nil, nil, nil, doubts{}
+	p.attached, p.code, p.interpretation, p.doubts, p.written = nil, nil, nil, doubts{}, nil
 	p.execs++
 	s.touch(p)
 	return nil
@@ -137,7 +137,7 @@ func (e forked) apply(s *state) []Command {
 	}
 	s.mergeMappings(from)
 	p := s.add(e.pid)
-	p.comm, p.begun, p.started, p.doubts = from.comm, e.time, e.time, from.doubts
+	p.comm, p.begun, p.started, p.doubts, p.written = from.comm, e.time, e.time, from.doubts, from.written
 	p.execBase, p.execKnown = from.exec(), from.execKnown
 	if !p.execKnown {
 		p.parent, p.parentExecs = from, from.execs
@@ -245,6 +245,9 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 	if p.doubts.note(hasDoubts(e.mappings)) {
 		s.settle(e.mappings)
 	}
+	for _, m := range e.mappings {
+		p.noteWritten(m)
+	}
 	s.mergeMappings(p)
 	s.findReplaced(p, e)
 	old := p.mappings
@@ -278,8 +281,7 @@ func (s *state) findReplaced(p *Process, e *scanned) {
 		if m.exe == nil || m.exe.pending {
 			continue // the reported mapping may know its file
 		}
-		now := newMapping(m.Mapping, m.exe)
-		now.doubt = m.doubt
+		now := p.mappingOf(m)
 		if p.mappings.overlaps(&now, func(old *mapping) bool { return old.exe != nil && old.differs(&now) }) {
 			s.replace(p, max(s.known+1, p.latest()))
 			s.lose(p, max(e.until, p.latest()))

@@ -227,7 +227,7 @@ func (s *state) learnExec(p *Process, base uint32) bool {
 func (s *state) startUnreported(p *Process, time uint64) {
 	s.replaceProgram(p, time)
 	s.lose(p, time)
-	p.attached, p.code, p.interpretation, p.doubts = nil, nil, nil, doubts{}
+	p.attached, p.code, p.interpretation, p.doubts, p.written = nil, nil, nil, doubts{}, nil
 	p.execs++
 	p.execKnown = false
 	s.touch(p)

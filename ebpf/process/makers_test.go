@@ -65,7 +65,8 @@ func TestMakers(t *testing.T) {
 	}
 }
 
-// TestWrittenCode: memory of a file that is no ELF file is code in no file if the process can write to the code.
+// TestWrittenCode: memory of a file that is no ELF file is code in no file if the process can write to the code, or could
+// write to other code of the file.
 func TestWrittenCode(t *testing.T) {
 	notELF := &Executable{ID: 7, Path: "/x.core", Err: fmt.Errorf("open: %w", &elf.FormatError{})}
 	notELF.image.Store(newImage(notELF, nil))
@@ -75,14 +76,24 @@ func TestWrittenCode(t *testing.T) {
 		procfs.Read | procfs.Exec | procfs.Shared:                0,
 		procfs.Read | procfs.Exec | procfs.Shared | procfs.Write: 0,
 	} {
-		m := newMapping(procfs.Mapping{Start: 0x5000, End: 0x6000, Offset: 0x1000, Perms: perms, Inode: 1}, notELF)
-		got := unwind.ExeID(0)
-		if m.exe != nil {
-			got = m.exe.ID
+		var p Process
+		add := func(inode uint64, perms procfs.Perms) mapping {
+			m := located{Mapping: procfs.Mapping{Start: 0x5000, End: 0x6000, Offset: 0x1000, Perms: perms, Inode: inode}, exe: notELF}
+			p.noteWritten(m)
+			return p.mappingOf(m)
 		}
-		if got != want || want != 0 && m.bias != 0x4000 {
-			t.Errorf("%v: executable %d, bias %#x, want executable %d", perms, got, m.bias, want)
+		check := func(inode uint64, perms procfs.Perms, want unwind.ExeID) {
+			m, got := add(inode, perms), unwind.ExeID(0)
+			if m.exe != nil {
+				got = m.exe.ID
+			}
+			if got != want || want != 0 && m.bias != 0x4000 {
+				t.Errorf("%v of file %d: executable %d, bias %#x, want executable %d", perms, inode, got, m.bias, want)
+			}
 		}
+		check(1, perms, want)
+		check(1, procfs.Read|procfs.Exec, want)
+		check(2, procfs.Read|procfs.Exec, 7)
 	}
 }
 

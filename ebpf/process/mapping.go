@@ -19,6 +19,29 @@ type mapping struct {
 	doubt      bool        // memory in place of exe's text; it is unknown yet whether it has the same bytes
 }
 
+// maxWritten bounds the files that noteWritten notes of a process.
+const maxWritten = 64
+
+// noteWritten notes the file of a mapping if it is no ELF file and the process can write code to the mapping, as .NET
+// and SBCL do.
+func (p *Process) noteWritten(m located) {
+	if len(p.written) < maxWritten && m.Perms&(procfs.Shared|procfs.Write) != 0 && m.exe.isNoELF() &&
+		!slices.Contains(p.written, fileOf(&m.Mapping)) {
+		p.written = append(slices.Clip(p.written), fileOf(&m.Mapping))
+	}
+}
+
+// mappingOf makes a mapping of the process. All memory of a file that noteWritten has noted is code in no file: SBCL
+// takes away the permission to write to a page, and gives it back, at any time.
+func (p *Process) mappingOf(m located) mapping {
+	out := newMapping(m.Mapping, m.exe)
+	out.doubt = m.doubt
+	if len(p.written) > 0 && m.exe.isNoELF() && slices.Contains(p.written, fileOf(&m.Mapping)) {
+		out.exe, out.bias = nil, 0
+	}
+	return out
+}
+
 func newMapping(m procfs.Mapping, e *Executable) mapping {
 	out := mapping{start: m.Start, end: m.End, exe: e, remote: e != nil && e.remote}
 	if e == nil {
@@ -28,9 +51,6 @@ func newMapping(m procfs.Mapping, e *Executable) mapping {
 	if file == nil {
 		// It is unknown where the file places its text. Offsets in the file are the same in each process.
 		out.bias = m.Start - m.Offset
-		if m.Perms&(procfs.Shared|procfs.Write) != 0 && e.isNoELF() {
-			out.exe, out.bias = nil, 0 // the process writes code there, as .NET and SBCL do: code in no file
-		}
 		return out
 	}
 	if e.Path == procfs.VDSO {

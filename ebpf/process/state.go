@@ -29,6 +29,8 @@ type Process struct {
 	code           []*JITCode      // of attached; the slice is replaced, never changed
 	interpretation *interpretation // nil if there is none
 
+	written []reportedFile // files that are no ELF files, to which the process could write code
+
 	scans    int           // reads of /proc in progress
 	reported []located     // mappings reported since the first pending read
 	scanned  time.Time     // when /proc was last read
@@ -133,8 +135,8 @@ func (s *state) addMapping(p *Process, m located, time uint64) {
 	if p.takes(&m.Mapping) {
 		return // memory that holds, or may hold, code of a language runtime
 	}
-	added := newMapping(m.Mapping, m.exe)
-	added.doubt = m.doubt
+	p.noteWritten(m)
+	added := p.mappingOf(m)
 	if time != 0 && s.replaces(p, &added) {
 		s.replace(p, time)
 	}
