@@ -65,8 +65,8 @@ func TestMakers(t *testing.T) {
 	}
 }
 
-// TestWrittenCode: memory of a file that is no ELF file is code in no file if the process can write to the code, or could
-// write to other code of the file.
+// TestWrittenCode: memory of a file that is no ELF file is code in no file if the process can write to the code, or
+// could write to other code of the file.
 func TestWrittenCode(t *testing.T) {
 	notELF := &Executable{ID: 7, Path: "/x.core", Err: fmt.Errorf("open: %w", &elf.FormatError{})}
 	notELF.image.Store(newImage(notELF, nil))
@@ -78,7 +78,9 @@ func TestWrittenCode(t *testing.T) {
 	} {
 		var p Process
 		add := func(inode uint64, perms procfs.Perms) mapping {
-			m := located{Mapping: procfs.Mapping{Start: 0x5000, End: 0x6000, Offset: 0x1000, Perms: perms, Inode: inode}, exe: notELF}
+			m := located{exe: notELF, Mapping: procfs.Mapping{
+				Start: 0x5000, End: 0x6000, Offset: 0x1000, Perms: perms, Inode: inode,
+			}}
 			p.noteWritten(m)
 			return p.mappingOf(m)
 		}
