@@ -21,7 +21,8 @@
 // beyond that. A side that lost too much is refused. If functions are compared including their callees, a function may
 // also lack the samples of incomplete stacks: the share of incomplete stacks, taken of its own samples, and the whole
 // difference between the numbers of incomplete stacks of the two sides. The remarks at the ends of such stacks are no
-// functions.
+// functions. The same holds for methods of Java that were not read in time, whose frames have the name of HotSpot's
+// interpreter.
 package compare
 
 import (
@@ -186,10 +187,8 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 	}
 	r.All = r.between(b.all, n.all, b, n, r.spread(), 1-o.Confidence)
 	r.Factor = r.factor(b, n, 1-o.Confidence)
-	if b.total {
-		b.hidden = max(0, b.Incomplete-n.Incomplete) * b.all.value
-		n.hidden = max(0, n.Incomplete-b.Incomplete) * n.all.value
-	}
+	b.hidden = max(0, b.unknown-n.unknown) * b.all.value
+	n.hidden = max(0, n.unknown-b.unknown) * n.all.value
 	r.sort(b, n, o)
 	r.Needed = r.needed(b, n, 1-o.Confidence)
 	return r, nil

@@ -309,6 +309,30 @@ func TestHiddenCaller(t *testing.T) {
 	require.Contains(t, names(base, both), rare, "both sides lack the same")
 }
 
+// TestUnreadMethods checks that methods of Java which were not read in time count as missing, not as a function.
+func TestUnreadMethods(t *testing.T) {
+	profile := func(unread, all int64) *profile.Profile {
+		p := profileOf(10, map[string]int64{"work": all - unread, "Interpreter": unread})
+		p.Mapping = append(p.Mapping, &profile.Mapping{ID: 2, File: "[hotspot]"})
+		for _, l := range p.Location {
+			if l.Line[0].Function.Name == "Interpreter" {
+				l.Mapping = p.Mapping[1]
+			}
+		}
+		return p
+	}
+	for _, total := range []bool{false, true} {
+		o := DefaultOptions()
+		o.Total = total
+		r := changes(t, profile(200, 100_000), profile(8_000, 100_000), o)
+		require.Empty(t, r.Changed)
+		require.NotEmpty(t, r.Others)
+		for _, c := range r.Others {
+			require.NotEqual(t, "Interpreter", c.Name)
+		}
+	}
+}
+
 // TestIdle checks that intervals without samples count as time.
 func TestIdle(t *testing.T) {
 	busy := func() *Run {

@@ -20,6 +20,7 @@ type Run struct {
 	due, lost uint64 // samples of the host during the profile; 0 if unknown
 
 	incomplete amount // of stacks that end at a remark such as [incomplete: no_row]
+	nameless   amount // of methods that were not read in time, see isUnread
 	total      bool   // functions include their callees
 }
 
@@ -44,13 +45,17 @@ func NewRun(p *profile.Profile, total bool) (*Run, error) {
 	}
 	for _, f := range functions {
 		r.all = r.all.plus(amountOf(f.OfSelf, scale))
-		if trie.IsRemark(f.Name) {
-			r.incomplete = r.incomplete.plus(amountOf(f.OfTotal, scale))
-			continue
-		}
 		of := f.OfSelf
 		if total {
 			of = f.OfTotal
+		}
+		if isUnread(&f) {
+			r.nameless = r.nameless.plus(amountOf(of, scale))
+			continue
+		}
+		if trie.IsRemark(f.Name) {
+			r.incomplete = r.incomplete.plus(amountOf(f.OfTotal, scale))
+			continue
 		}
 		if of.Value > 0 {
 			k := keyOf(&f)
@@ -73,6 +78,12 @@ func (r *Run) Samples() float64 { return r.all.samples }
 
 // Functions returns the number of functions with samples. Each takes some 170 bytes of memory.
 func (r *Run) Functions() int { return len(r.functions) }
+
+// isUnread reports whether a function stands for methods of Java that were not read in time: such frames have HotSpot's
+// name of its interpreter. How many there are depends on the load of the host.
+func isUnread(f *export.Function) bool {
+	return f.Name == "Interpreter" && trie.CodeOf(f.Where()) == trie.RuntimeCode
+}
 
 // key identifies a function in two builds of a program: by name, as addresses and build IDs differ.
 type key struct{ name, binary string }

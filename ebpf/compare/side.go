@@ -20,13 +20,15 @@ type side struct {
 	functions  map[key]amount // sum of all runs
 	all        amount
 	incomplete amount  // of incomplete stacks
+	nameless   amount  // of methods that were not read in time
+	unknown    float64 // share of the values that any function may lack
 	total      bool    // functions include their callees
 	unit       string  // unit of values
 	of         string  // type of values: cpu, offcpu; "" if unknown
 	per        float64 // divisor of values
 	lacking    float64 // share of its samples that a function may lack, less Options.AtLeast
-	// hidden is the value of incomplete stacks beyond the share of such stacks on the other side, of functions with their
-	// callees: a single function may be a missing caller in all of them.
+	// hidden is the value of which functions are unknown, beyond the share of such values on the other side: a single
+	// function may be the missing one in all of it.
 	hidden float64
 }
 
@@ -72,10 +74,12 @@ func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	}
 	if s.all.value > 0 {
 		s.Incomplete = s.incomplete.value / s.all.value
+		s.unknown = s.nameless.value / s.all.value
 	}
 	if s.total {
-		missing += s.Incomplete
+		s.unknown += s.Incomplete
 	}
+	missing += s.unknown
 	s.lacking = min(max(0, missing-o.AtLeast), 1)
 	return s, nil
 }
@@ -94,6 +98,7 @@ func (s *side) add(r *Run, units float64, o Options) error {
 	}
 	s.all = s.all.plus(r.all)
 	s.incomplete = s.incomplete.plus(r.incomplete)
+	s.nameless = s.nameless.plus(r.nameless)
 	s.total = s.total || r.total
 	s.Runs++
 	s.Seconds += r.seconds

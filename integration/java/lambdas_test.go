@@ -17,7 +17,8 @@ import (
 var ofOneRun = regexp.MustCompile(`0x[0-9a-f]{16}|\$\$Lambda\$\d|GeneratedMethodAccessor\d`)
 
 // TestLambdas records equal runs of a program whose classes the VM generates at run time: names contain neither an
-// address nor a count, and headwater diff finds no change.
+// address nor a count, and headwater diff finds no change. The program waits while the VM compiles methods (-Xbatch):
+// otherwise it depends on the load of the host how long a run is interpreted.
 func TestLambdas(t *testing.T) {
 	classes := compile(t, "testdata/Lambdas.java")
 	rounds, pairs := "500", 1
@@ -29,7 +30,7 @@ func TestLambdas(t *testing.T) {
 		record := func(name string, arguments ...string) string {
 			file := filepath.Join(dir, name)
 			arguments = append([]string{"record", "-q", "-F", "499", "-o", file}, arguments...)
-			arguments = append(arguments, "--", java, "-cp", classes, "Lambdas", rounds)
+			arguments = append(arguments, "--", java, "-Xbatch", "-cp", classes, "Lambdas", rounds)
 			out, err := exec.Command(lab.Binary(t), arguments...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			return file
