@@ -123,16 +123,18 @@ func outcomeRecipe() recipe {
 	return recipe{
 		section: "An outcome",
 		edits: []edit{
-			{"bpf/abi.h", "OUTCOME_NOT_COLLECTED = 14,    /* user stacks are switched off */",
-				"\tOUTCOME_FRAME_TOO_LARGE = 15,  /* the CFA is more than a terabyte above sp */"},
+			{"bpf/abi.h",
+				"OUTCOME_NO_CALL = 15,          /* no call precedes the return address that a rule by analysis has found */",
+				"\tOUTCOME_FRAME_TOO_LARGE = 16,  /* the CFA is more than a terabyte above sp */"},
 			{"bpf/step.h", "return OUTCOME_NO_PROGRESS;",
-				"\tif (cfa - u->regs.sp > 1ULL << 40)\n\t\treturn OUTCOME_FRAME_TOO_LARGE;"},
-			{"ebpf/unwind/outcome.go", "NotCollected                   // user stacks are switched off",
+				"\tif (cfa > u->regs.sp && cfa - u->regs.sp > 1ULL << 40)\n\t\treturn OUTCOME_FRAME_TOO_LARGE;"},
+			{"ebpf/unwind/outcome.go",
+				"NoCall                         // no call precedes the return address that a rule by analysis found",
 				"\tFrameTooLarge                  // the CFA is more than a terabyte above sp"},
 			{"ebpf/unwind/outcome.go", `return "not_collected"`,
 				"\tcase FrameTooLarge:\n\t\treturn \"frame_too_large\""},
 			{"ebpf/unwind/step.go", "return NoProgress",
-				"\t}\n\tif cfa-s.regs.SP > 1<<40 {\n\t\treturn FrameTooLarge"},
+				"\t}\n\tif cfa > s.regs.SP && cfa-s.regs.SP > 1<<40 {\n\t\treturn FrameTooLarge"},
 			{"ebpf/unwind/step_test.go", "leaf, NoProgress},",
 				"\t\t\"frame of two terabytes\": {x86, WideRule{CFA: CFAFP, CFAOff: 16}, Regs{SP: 0x7000, FP: 1 << 41}, nil,\n" +
 					"\t\t\tRegs{SP: 0x7000, FP: 1 << 41}, FrameTooLarge},"},
