@@ -16,7 +16,6 @@ import (
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // Bytes that two functions of testdata/hits.* write at a time, and allocate.
@@ -42,15 +41,8 @@ func TestHitsOfLanguages(t *testing.T) {
 			t.Parallel()
 			pid := lab.Start(t, exec.Command(program.command[0], program.command[1:]...)).PID()
 			testkit.Eventually(t, "the program writes", func() bool { return writtenBy(t, pid) > 100*muchOfHits })
-			unready := 1.0
-			if testkit.IsNightly() {
-				unready = 0
-				retry.Run(t, func(t *retry.T) { checkWrites(t, recordWrites(t.T, pid), program.writes, unready) })
-				retry.Run(t, func(t *retry.T) { checkBlocks(t, recordBlocks(t, pid), unready) })
-				return
-			}
-			checkWrites(t, recordWrites(t, pid), program.writes, unready)
-			checkBlocks(t, recordBlocks(t, pid), unready)
+			checkWrites(t, recordWrites(t, pid), program.writes)
+			checkBlocks(t, recordBlocks(t, pid))
 		})
 	}
 }
@@ -100,15 +92,15 @@ func recordBlocks(t testing.TB, pid int) *profile.Profile {
 
 // checkWrites requires that nearly all bytes belong to complete chains of functions, and that each chain has only whole
 // writes. On a busy machine headwater reads the program's language some time after the start of the recording: until
-// then stacks lack its functions. That may affect the share unready of the bytes; but some stacks must have them.
-func checkWrites(t testing.TB, p *profile.Profile, writes string, unready float64) {
+// then stacks lack its functions. Some stacks must have them.
+func checkWrites(t testing.TB, p *profile.Profile, writes string) {
 	much, little, others, all := bytesOfHits(p, writes)
 	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f without the functions, %.0f in all",
 		much, little, others, all)
 	if lost := bytesWithoutRow(p); lost > all/20 { // that does not come from a late start
 		t.Errorf("%.0f of %.0f bytes have stacks that end with no_row", lost, all)
 	}
-	all -= min(others, unready*all)
+	all -= others
 	if math.Mod(much, muchOfHits) != 0 || math.Mod(little, littleOfHits) != 0 {
 		t.Errorf("%.0f bytes of writesMuch, %.0f of writesLittle: some are of the other", much, little)
 	}
@@ -119,11 +111,11 @@ func checkWrites(t testing.TB, p *profile.Profile, writes string, unready float6
 
 // checkBlocks demands that bytes in use are of the functions by the sizes of their blocks, to which the runtimes add
 // something.
-func checkBlocks(t testing.TB, p *profile.Profile, unready float64) {
+func checkBlocks(t testing.TB, p *profile.Profile) {
 	much, little, others, all := bytesOfHits(p, "")
 	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f without the functions, %.0f in all",
 		much, little, others, all)
-	all -= min(others, unready*all)
+	all -= others
 	// Each of three threads may be between the two functions when the recording begins, and when it ends.
 	more, less := much/muchOfHits, little/littleOfHits
 	if math.Abs(more-less) > 6+0.02*less || more < 20 {
