@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,23 +37,16 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr.Setpgid = true
 	cmd.WaitDelay = 5 * time.Second
-	started := make(chan error)
-	go func() {
-		// The kernel kills the program when the thread that started it ends, and a profiler's goroutines end other
-		// threads.
-		runtime.LockOSThread()
-		err := cmd.Start()
-		if started <- err; err == nil {
-			p.Err = cmd.Wait()
-			close(p.Done)
-		}
-	}()
-	if err := <-started; err != nil {
+	ended, err := testkit.Start(cmd)
+	if err != nil {
 		t.Fatalf("start %s: %v", cmd.Path, err)
 	}
+	go func() {
+		p.Err = <-ended
+		close(p.Done)
+	}()
 	t.Cleanup(func() { p.Kill(t) })
 	return p
 }

@@ -9,12 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -26,7 +25,7 @@ type Server struct {
 
 	input  io.WriteCloser
 	output *bufio.Reader
-	ended  chan error // of the process
+	ended  <-chan error // of the process
 }
 
 // Mount mounts a file system with the given files, by name, on a directory that it creates in dir, until the end of the
@@ -64,12 +63,10 @@ func (s *Server) mount(dir string, files map[string][]byte) error {
 	return s.start(program, folder)
 }
 
-// start starts the serving process. The kernel kills it when the thread that started it ends, and so when this process
-// ends: its pipes alone would stay open while a thread waits for an answer.
+// start starts the serving process.
 func (s *Server) start(program, folder string) (err error) {
 	cmd := exec.Command(program, s.Dir, folder)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if s.input, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -78,16 +75,7 @@ func (s *Server) start(program, folder string) (err error) {
 		return err
 	}
 	s.output = bufio.NewReader(output)
-	started := make(chan error)
-	s.ended = make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		err := cmd.Start()
-		if started <- err; err == nil {
-			s.ended <- cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	if s.ended, err = testkit.Start(cmd); err != nil {
 		return err
 	}
 	return s.confirm("mounted")
