@@ -3,6 +3,7 @@ package component
 import (
 	"errors"
 	"fmt"
+	"path"
 	"reflect"
 	"sort"
 	"strings"
@@ -36,7 +37,19 @@ type Options struct {
 
 	// Tracer receives the component's spans. If it is nil, no spans are recorded.
 	Tracer trace.TracerProvider
+
+	// Folders is set for the component that reads the text of an import block. If its path names a folder, it exports
+	// the configuration files in the folder as Texts.
+	Folders bool
 }
+
+// Texts are the exports of a component that reads a folder, see Options.Folders.
+type Texts struct {
+	ByName map[string]string // the text of each file, by the file's name in the folder
+}
+
+// IsConfigFile reports whether a file with that name is a configuration file in a folder of configuration files.
+func IsConfigFile(name string) bool { return path.Ext(name) == ".river" || path.Ext(name) == ".alloy" }
 
 // Registration names a kind of component and says how to build it.
 type Registration struct {

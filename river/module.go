@@ -62,8 +62,8 @@ func newModule(r *Runtime, id string, parent *module, onExports func(map[string]
 func (m *module) globalID(localID string) string { return path.Join(m.id, localID) }
 
 // newContent returns the reader of the text of an import.* or module.* block. making is the word
-// for the creation of its component in errors.
-func (m *module) newContent(kind, globalID, making string) (*source.Content, error) {
+// for the creation of its component in errors. With folders, the block may name a folder.
+func (m *module) newContent(kind, globalID, making string, folders bool) (*source.Content, error) {
 	return source.NewContent(source.ContentOptions{
 		Kind:     kind,
 		ID:       globalID,
@@ -73,6 +73,7 @@ func (m *module) newContent(kind, globalID, making string) (*source.Content, err
 		DataPath: m.r.options.DataPath,
 		Tracer:   m.r.tracing,
 		Offline:  m.r.options.Offline,
+		Folders:  folders,
 	})
 }
 

@@ -3,6 +3,8 @@ package river
 import (
 	"context"
 	"fmt"
+	"maps"
+	"path"
 	"strings"
 
 	"github.com/go-kit/log/level"
@@ -20,16 +22,16 @@ func isImport(name string) bool {
 	return ok && source.IsKind(kind)
 }
 
-// importNode reads a text with declare and import blocks, and provides the custom components
-// declared in it.
+// importNode reads a text with declare and import blocks, or such texts of all files in a folder, and provides the
+// custom components declared in it.
 type importNode struct {
 	blockNode
 	outer    *module
 	onChange func(n node) // called for new definitions; does not block
 
 	// These are guarded by evalMu.
-	content *source.Content // also guarded by mu: the holder of either may read it
-	loaded  string          // the text of the definitions, or the last text that failed
+	content *source.Content   // also guarded by mu: the holder of either may read it
+	loaded  map[string]string // the texts of the definitions, or the last texts that failed
 
 	// These are guarded by mu. current includes the definitions of imports nested in the text.
 	current   *definitions
@@ -73,7 +75,7 @@ func (n *importNode) evaluate() error {
 
 func (n *importNode) evaluateLocked() error {
 	if n.content == nil {
-		content, err := n.outer.newContent(n.kind(), n.globalID, "creating "+n.kind()) // the Agent's wording
+		content, err := n.outer.newContent(n.kind(), n.globalID, "creating "+n.kind(), true) // the Agent's wording
 		if err != nil {
 			return err
 		}
@@ -94,12 +96,12 @@ func (n *importNode) evaluateLocked() error {
 // takeContent creates definitions from the source's text, if the text is new. If the text is
 // invalid, the previous definitions stay in use. evalMu must be held.
 func (n *importNode) takeContent() error {
-	text := n.content.Text()
-	if n.loaded == text && n.contentHealth().Health == component.HealthTypeHealthy {
+	texts := n.content.Texts()
+	if maps.Equal(n.loaded, texts) && n.contentHealth().Health == component.HealthTypeHealthy {
 		return nil
 	}
-	next, err := n.define(text)
-	n.loaded = text
+	next, err := n.define(texts)
+	n.loaded = texts
 	n.mu.Lock()
 	if err != nil {
 		n.contentOK = n.contentOK.Now(component.HealthTypeUnhealthy, fmt.Sprintf("imported content cannot be used: %s", err))
@@ -114,13 +116,16 @@ func (n *importNode) takeContent() error {
 	return nil
 }
 
-// define parses a text, and evaluates its import blocks.
-func (n *importNode) define(text string) (*definitions, error) {
+// define parses texts, see source.Content.Texts, and evaluates their import blocks.
+func (n *importNode) define(texts map[string]string) (*definitions, error) {
 	if depth := strings.Count(n.globalID, "/"); depth > MaxDepth {
 		return nil, fmt.Errorf("imports are nested more than %d levels deep; does one import itself?", MaxDepth)
 	}
-	name := n.blockLabel
-	parsed, err := source.Parse(map[string][]byte{name: []byte(text)})
+	files := map[string][]byte{}
+	for name, text := range texts {
+		files[path.Join(n.blockLabel, name)] = []byte(text)
+	}
+	parsed, err := source.Parse(files)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (n *moduleNode) evaluate() error {
 
 func (n *moduleNode) evaluateLocked() error {
 	if n.content == nil {
-		content, err := n.outer.newContent(strings.TrimPrefix(n.blockName, modulePrefix), n.globalID, "building")
+		content, err := n.outer.newContent(strings.TrimPrefix(n.blockName, modulePrefix), n.globalID, "building", false)
 		if err != nil {
 			return fmt.Errorf("building component: %w", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ type Component struct {
 
 	mu   sync.Mutex // held while the file is read and exported, so that older content is never exported last
 	args Arguments
-	last *Exports
+	last component.Exports
 }
 
 // New reads the file and exports its content. A file that cannot be read is an error.
@@ -108,21 +109,58 @@ func (c *Component) Update(args component.Arguments) error {
 	return nil
 }
 
-// read exports the file's content if it is new. c.mu is held.
+// read exports the file's content, or the files of a folder, if they are new. c.mu is held.
 func (c *Component) read() error {
-	content, err := readFile(c.args.Filename)
+	fresh, err := c.exports()
 	if err != nil {
 		err = fmt.Errorf("failed to read file: %w", err)
 		c.SetHealth(component.HealthTypeUnhealthy, err.Error())
 		return err
 	}
 	c.SetHealth(component.HealthTypeHealthy, "read file")
-	fresh := Exports{Content: rivertypes.OptionalSecret{IsSecret: c.args.IsSecret, Value: string(content)}}
-	if c.last == nil || *c.last != fresh {
-		c.last = &fresh
+	if !reflect.DeepEqual(c.last, fresh) {
+		c.last = fresh
 		c.opts.OnStateChange(fresh)
 	}
 	return nil
+}
+
+func (c *Component) exports() (component.Exports, error) {
+	if c.opts.Folders && isFolder(c.args.Filename) {
+		texts, err := readFolder(c.args.Filename)
+		return component.Texts{ByName: texts}, err
+	}
+	content, err := readFile(c.args.Filename)
+	return Exports{Content: rivertypes.OptionalSecret{IsSecret: c.args.IsSecret, Value: string(content)}}, err
+}
+
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// readFolder reads the configuration files directly in a folder. Together they may be as large as one file.
+func readFolder(folder string) (map[string]string, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	texts, size := map[string]string{}, 0
+	for _, entry := range entries {
+		path := filepath.Join(folder, entry.Name())
+		if !component.IsConfigFile(entry.Name()) || isFolder(path) {
+			continue
+		}
+		content, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(content); size > MaxFile {
+			return nil, fmt.Errorf("the configuration files in %s have more than %d MiB", folder, MaxFile>>20)
+		}
+		texts[entry.Name()] = string(content)
+	}
+	return texts, nil
 }
 
 // MaxFile bounds the file, in bytes.
@@ -170,4 +208,9 @@ func (c *Component) Run(ctx context.Context) error {
 
 // folderOf returns the folder to watch: editors and Kubernetes replace files instead of writing them, and a watch of
 // the file itself does not notice a replacement.
-func folderOf(filename string) string { return filepath.Dir(filename) }
+func folderOf(filename string) string {
+	if isFolder(filename) {
+		return filename
+	}
+	return filepath.Dir(filename)
+}

@@ -57,7 +57,7 @@ func (c *Component) Update(arguments component.Arguments) error {
 func (c *Component) pull(ctx context.Context, arguments Arguments) error {
 	repository := newRepository(c.options.DataPath, arguments)
 	fetched := repository.fetch(ctx)
-	content, commit, err := repository.read(ctx)
+	exports, commit, err := c.read(ctx, repository)
 	switch {
 	case fetched != nil && err != nil:
 		err = fetched // the failed fetch is the cause
@@ -76,8 +76,21 @@ func (c *Component) pull(ctx context.Context, arguments Arguments) error {
 	c.mu.Lock()
 	c.commit = commit
 	c.mu.Unlock()
-	c.options.OnStateChange(Exports{Content: rivertypes.OptionalSecret{Value: content}})
+	c.options.OnStateChange(exports)
 	return nil
+}
+
+// read returns the file at the revision, or the files of a folder, and the commit, from the clone.
+func (c *Component) read(ctx context.Context, r *repository) (exports component.Exports, commit string, err error) {
+	if commit, err = r.resolve(ctx); err != nil {
+		return nil, "", err
+	}
+	if c.options.Folders && r.isFolder(ctx, commit, r.path()) {
+		texts, err := r.readFolder(ctx, commit, r.path())
+		return component.Texts{ByName: texts}, commit, err
+	}
+	content, err := r.read(ctx, commit, r.path())
+	return Exports{Content: rivertypes.OptionalSecret{Value: content}}, commit, err
 }
 
 // Run implements component.Component: it pulls at the configured frequency.

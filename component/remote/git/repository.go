@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/headwater/headwater/component"
 )
 
 // commandTimeout bounds one run of git, so that an unresponsive server does not block a reload indefinitely.
@@ -54,25 +56,56 @@ func (r *repository) fetch(ctx context.Context) error {
 	return nil
 }
 
-// read returns the file at the revision, and the commit, from the clone.
-func (r *repository) read(ctx context.Context) (content, commit string, err error) {
-	if commit, err = r.resolve(ctx); err != nil {
-		return "", "", err
-	}
-	file := strings.TrimPrefix(path.Clean("/"+r.arguments.Path), "/")
+// path returns the path of the file in the repository; "" is the root folder.
+func (r *repository) path() string { return strings.TrimPrefix(path.Clean("/"+r.arguments.Path), "/") }
+
+// read returns a file of a commit from the clone.
+func (r *repository) read(ctx context.Context, commit, file string) (string, error) {
 	size, err := r.git(ctx, "--git-dir", r.dir, "cat-file", "-s", commit+":"+file)
 	if err != nil {
-		return "", "", fmt.Errorf("%s has no file %s at %s: %w", r.arguments.Repository, file, r.arguments.Revision, err)
+		return "", fmt.Errorf("%s has no file %s at %s: %w", r.arguments.Repository, file, r.arguments.Revision, err)
 	}
 	var bytes int64
 	if _, err := fmt.Sscan(size, &bytes); err != nil || bytes > maxFile {
-		return "", "", fmt.Errorf("%s in %s is larger than %d MiB", file, r.arguments.Repository, maxFile>>20)
+		return "", fmt.Errorf("%s in %s is larger than %d MiB", file, r.arguments.Repository, maxFile>>20)
 	}
-	content, err = r.git(ctx, "--git-dir", r.dir, "cat-file", "blob", commit+":"+file)
+	content, err := r.git(ctx, "--git-dir", r.dir, "cat-file", "blob", commit+":"+file)
 	if err != nil {
-		return "", "", fmt.Errorf("%s in %s is no file: %w", file, r.arguments.Repository, err)
+		return "", fmt.Errorf("%s in %s is no file: %w", file, r.arguments.Repository, err)
 	}
-	return content, commit, nil
+	return content, nil
+}
+
+// isFolder reports whether a path of a commit is a folder.
+func (r *repository) isFolder(ctx context.Context, commit, path string) bool {
+	kind, err := r.git(ctx, "--git-dir", r.dir, "cat-file", "-t", commit+":"+path)
+	return err == nil && strings.TrimSpace(kind) == "tree"
+}
+
+// readFolder returns the configuration files directly in a folder of a commit, by name. Together they may be as large as
+// one file.
+func (r *repository) readFolder(ctx context.Context, commit, folder string) (map[string]string, error) {
+	list, err := r.git(ctx, "--git-dir", r.dir, "ls-tree", "-z", commit+":"+folder)
+	if err != nil {
+		return nil, fmt.Errorf("list folder %s of %s: %w", folder, r.arguments.Repository, err)
+	}
+	texts, size := map[string]string{}, 0
+	for line := range strings.SplitSeq(list, "\x00") { // mode, type, object; after a tab the name
+		about, name, _ := strings.Cut(line, "\t")
+		if !strings.Contains(about, " blob ") || !component.IsConfigFile(name) {
+			continue
+		}
+		text, err := r.read(ctx, commit, path.Join(folder, name))
+		if err != nil {
+			return nil, err
+		}
+		if size += len(text); size > maxFile {
+			return nil, fmt.Errorf("the configuration files in %s of %s have more than %d MiB", folder,
+				r.arguments.Repository, maxFile>>20)
+		}
+		texts[name] = text
+	}
+	return texts, nil
 }
 
 // resolve returns the commit for the revision: the tag with that name, else the remote branch, else the result of git

@@ -46,7 +46,7 @@ type Content struct {
 	mu      sync.Mutex
 	managed component.Component // nil until the first successful evaluation, and for a string
 	args    interface{}
-	text    string
+	texts   map[string]string // of the files of a folder, by name; of one text, by ""
 }
 
 // ContentOptions describe the source of the text of an import.* or module.* block.
@@ -59,6 +59,7 @@ type ContentOptions struct {
 	DataPath string // folder in which each component gets its own folder
 	Tracer   trace.TracerProvider
 	Offline  bool // ask no other machine: Evaluate then returns an *UnseenError
+	Folders  bool // the source may be a folder
 }
 
 // NewContent returns the content of an import.* or module.* block. It fails if the
@@ -80,6 +81,7 @@ func NewContent(o ContentOptions) (*Content, error) {
 		OnStateChange: c.setExports,
 		Registerer:    prometheus.WrapRegistererWith(prometheus.Labels{"component_id": o.ID}, prometheus.NewRegistry()),
 		Tracer:        o.Tracer,
+		Folders:       o.Folders,
 	}
 	return c, nil
 }
@@ -98,7 +100,7 @@ func (c *Content) Evaluate(body ast.Body, decode func(ast.Body, interface{}) err
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.text, c.args = args.Content.Value, args
+		c.texts, c.args = map[string]string{"": args.Content.Value}, args
 		return nil
 	}
 	pointer := c.registration.NewArguments()
@@ -131,13 +133,17 @@ func (c *Content) Evaluate(body ast.Body, decode func(ast.Body, interface{}) err
 
 // setExports is the OnStateChange callback of the component that reads the text.
 func (c *Content) setExports(e component.Exports) {
-	field := reflect.ValueOf(e).FieldByName("Content")
-	content, ok := field.Interface().(rivertypes.OptionalSecret)
+	folder, ok := e.(component.Texts)
 	if !ok {
-		panic(fmt.Sprintf("%T does not export content", e))
+		field := reflect.ValueOf(e).FieldByName("Content")
+		content, ok := field.Interface().(rivertypes.OptionalSecret)
+		if !ok {
+			panic(fmt.Sprintf("%T does not export content", e))
+		}
+		folder.ByName = map[string]string{"": content.Value}
 	}
 	c.mu.Lock()
-	c.text = content.Value
+	c.texts = folder.ByName
 	c.mu.Unlock()
 	c.changed.Send(struct{}{})
 }
@@ -160,11 +166,21 @@ func (c *Content) Run(ctx context.Context) error {
 // Changed returns a channel that gets a token when there may be new text.
 func (c *Content) Changed() <-chan struct{} { return c.changed.Receive() }
 
-// Text returns the newest text.
-func (c *Content) Text() string {
+// Text returns the newest text of a source that is no folder.
+func (c *Content) Text() string { return c.Texts()[""] }
+
+// Texts returns the newest text of each file of a folder, by the file's name, or the only text, by the name "". The map
+// is replaced, never changed.
+func (c *Content) Texts() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.text
+	return c.texts
+}
+
+// isFolder reports whether the texts are the files of a folder.
+func (c *Content) isFolder() bool {
+	_, single := c.Texts()[""]
+	return !single
 }
 
 // Folder returns the folder of the text: the folder of a file, or the URL without its last part and
@@ -173,7 +189,11 @@ func (c *Content) Text() string {
 func (c *Content) Folder() string {
 	switch c.kind {
 	case "file":
-		return filepath.Dir(reflect.ValueOf(c.Arguments()).FieldByName("Filename").String())
+		name := reflect.ValueOf(c.Arguments()).FieldByName("Filename").String()
+		if c.isFolder() {
+			return filepath.Clean(name)
+		}
+		return filepath.Dir(name)
 	case "http":
 		address, err := url.Parse(fmt.Sprint(reflect.ValueOf(c.Arguments()).FieldByName("URL").Interface()))
 		if err != nil {

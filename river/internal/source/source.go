@@ -15,6 +15,8 @@ import (
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/diag"
 	"github.com/grafana/river/parser"
+
+	"github.com/headwater/headwater/component"
 )
 
 // Source is the text of a configuration, in one or more files, and its blocks.
@@ -59,11 +61,7 @@ func riverFiles(folder string) ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		if entry.IsDir() {
-			continue
-		}
-		switch filepath.Ext(entry.Name()) {
-		case ".river", ".alloy":
+		if !entry.IsDir() && component.IsConfigFile(entry.Name()) {
 			names = append(names, filepath.Join(folder, entry.Name()))
 		}
 	}
