@@ -136,7 +136,26 @@ func TestUI(t *testing.T) {
 	page.open("/component/nowhere")
 	page.heading("Not found")
 
-	// An answer takes longer than the interval of refreshes.
+	b.mu.Lock()
+	// That is its 404.
+	b.complaints = slices.DeleteFunc(b.complaints,
+		func(c string) bool { return strings.Contains(c, "/components/nowhere") })
+	b.mu.Unlock()
+	b.checkComplaints(t, h.URL)
+	h.Stop(t)
+}
+
+// TestSlowAnswers: a page whose answers take longer than the interval of refreshes is shown, and a refresh is not shown
+// that was under way when the user turned refreshes off.
+func TestSlowAnswers(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	h := lab.StartHeadwater(t, uiConfig)
+	b := openBrowser(t)
+	page := &uiPage{t: t, b: b, url: h.URL}
+
+	page.open("/")
+	page.heading("Components")
 	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => {
 		const quick = window.fetch;
 		window.waiting = 0;
@@ -149,7 +168,6 @@ func TestUI(t *testing.T) {
 	})()`))
 	page.follow("graph")
 	page.heading("Graph")
-	// The user turns refreshes off while one is under way: what is shown stands still.
 	page.wait(`waiting > 0`)
 	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => { document.title = "stands still"; })()`),
 		chromedp.Click(chromedp.CSS("#refresh")))
@@ -159,11 +177,6 @@ func TestUI(t *testing.T) {
 		t.Errorf("a refresh was shown after refreshes were turned off: %q", title)
 	}
 
-	b.mu.Lock()
-	// That is its 404.
-	b.complaints = slices.DeleteFunc(b.complaints,
-		func(c string) bool { return strings.Contains(c, "/components/nowhere") })
-	b.mu.Unlock()
 	b.checkComplaints(t, h.URL)
 	h.Stop(t)
 }
