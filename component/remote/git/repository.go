@@ -82,8 +82,8 @@ func (r *repository) isFolder(ctx context.Context, commit, path string) bool {
 	return err == nil && strings.TrimSpace(kind) == "tree"
 }
 
-// readFolder returns the configuration files directly in a folder of a commit, by name. Together they may be as large as
-// one file.
+// readFolder returns the configuration files directly in a folder of a commit, by name. Together they may be as large
+// as one file.
 func (r *repository) readFolder(ctx context.Context, commit, folder string) (map[string]string, error) {
 	list, err := r.git(ctx, "--git-dir", r.dir, "ls-tree", "-z", commit+":"+folder)
 	if err != nil {
