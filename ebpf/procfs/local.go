@@ -28,9 +28,15 @@ func Local(root string, f *os.File) bool {
 	if err := unix.Fstatfs(int(f.Fd()), &stat); err != nil {
 		return false
 	}
-	switch uint32(stat.Type) {
-	case unix.OVERLAYFS_SUPER_MAGIC:
+	if uint32(stat.Type) == unix.OVERLAYFS_SUPER_MAGIC {
 		return knownLocal(root, int(f.Fd()))
+	}
+	return isLocalMagic(uint32(stat.Type))
+}
+
+// isLocalMagic reports whether a magic number is of a file system of this kernel over a disk or memory.
+func isLocalMagic(magic uint32) bool {
+	switch magic {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, zfsMagic,
 		bcachefsMagic,
 		unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.HUGETLBFS_MAGIC,
@@ -71,12 +77,30 @@ func knownLocal(root string, fd int) bool {
 	switch m.kind {
 	case "overlay":
 		initial := path.Join(path.Dir(process), "1")
-		return (m.host || mountedOn(initial, m.device)) && !overForeign(initial, m.layers)
+		// After chroot(2), the names of the layers are right in the process's list of mounts only.
+		return (m.host || mountedOn(initial, m.device)) && !overForeign(initial, m.layers) &&
+			!overForeign(process, m.layers)
 	case "":
-		return id == memoryMount()
+		return id == memoryMount() || id == rootMount()
 	}
 	return localKinds[m.kind]
 }
+
+// rootMount returns the mount of this process's root directory if it is local, or 0. After chroot(2) to a directory that
+// is no mount point, no list of mounts has it. The file system gets a request: this program runs from it.
+var rootMount = sync.OnceValue(func() uint64 {
+	root, err := os.Open("/")
+	if err != nil {
+		return 0
+	}
+	defer root.Close()
+	var stat unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &stat); err != nil || !isLocalMagic(uint32(stat.Type)) {
+		return 0
+	}
+	id, _ := mountID(int(root.Fd()))
+	return id
+})
 
 // memoryMount returns the mount of unnamed files in memory, memfd_create(2), which is in no namespace.
 var memoryMount = sync.OnceValue(func() uint64 {

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/fuse"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
@@ -139,4 +141,47 @@ func startReady(t *testing.T, dir, script string) (pid int, folder string) {
 		t.Fatalf("%s: %v", script, err)
 	}
 	return cmd.Process.Pid, strings.TrimSuffix(line, "\n")
+}
+
+// TestLocalInChroot: files are local in a root directory that is no mount point, which no list of mounts has.
+func TestLocalInChroot(t *testing.T) {
+	need.Root(t)
+	const inside = "HEADWATER_TEST_IN_CHROOT"
+	if os.Getenv(inside) != "" {
+		f, err := Open("", "/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, local := f.(*os.File); !local {
+			t.Error("a file is not local")
+		}
+		if entries, err := ReadLocalDir("", "/folder"); err != nil || len(entries) != 1 {
+			t.Errorf("%d files in a folder, %v", len(entries), err)
+		}
+		return
+	}
+	dir := t.TempDir()
+	testkit.CopyProgram(t, os.Args[0], filepath.Join(dir, "test"))
+	proc := filepath.Join(dir, "proc")
+	for _, folder := range []string{proc, filepath.Join(dir, "folder")} {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"file", "folder/file"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("text"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mount("proc", proc, "proc", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(proc, unix.MNT_DETACH) })
+	cmd := exec.Command("/test", "-test.run=^TestLocalInChroot$")
+	cmd.Env, cmd.Dir = append(os.Environ(), inside+"=1"), "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
