@@ -86,8 +86,8 @@ func knownLocal(root string, fd int) bool {
 	return localKinds[m.kind]
 }
 
-// rootMount returns the mount of this process's root directory if it is local, or 0. After chroot(2) to a directory that
-// is no mount point, no list of mounts has it. The file system gets a request: this program runs from it.
+// rootMount returns the mount of this process's root directory if it is local, or 0. After chroot(2) to a directory
+// that is no mount point, no list of mounts has it. The file system gets a request: this program runs from it.
 var rootMount = sync.OnceValue(func() uint64 {
 	root, err := os.Open("/")
 	if err != nil {

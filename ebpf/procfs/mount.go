@@ -82,9 +82,9 @@ func layersIn(options string) (layers []string) {
 	return layers
 }
 
-// overForeign reports whether a folder of an overlay is on a file system that is not local, by the mounts that a process
-// can see. It finds all such file systems if the process is in the mount namespace, and below the root directory, of the
-// mounting user. Only the end of a relative name is known.
+// overForeign reports whether a folder of an overlay is on a file system that is not local, by the mounts that a
+// process can see. It finds all such file systems if the process is in the mount namespace, and below the root
+// directory, of the mounting user. Only the end of a relative name is known.
 func overForeign(process string, layers []string) bool {
 	type on struct {
 		point string
