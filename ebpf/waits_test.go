@@ -100,6 +100,7 @@ func tryWaitsOfGo(t *testing.T) {
 	o.OffCPU = OffCPU{Rate: 2 * DefaultOffCPURate, States: DefaultOffCPUStates(), Wakers: true}
 	// If there are more threads than a pass looks at, a random choice has the time of all: so only this test's threads
 	// are looked at.
+	started := time.Now()
 	s := start(t, only(o, pid))
 	defer s.Close()
 	var seen reading
@@ -117,12 +118,13 @@ func tryWaitsOfGo(t *testing.T) {
 		return seen.all >= waitingFor
 	})
 	t.Logf("in the read: %+v; it took %v", seen, took)
-	known, slack := seen.all-seen.ready, waitingFor/2 // for the pass under way
-	if seen.all > took+slack || seen.all < took/2 || seen.right < known*3/4 {
+	// On a busy machine, the first of these profiles also has time from before begin. slack is for the pass under way.
+	known, slack := seen.all-seen.ready, waitingFor/2
+	if seen.all > time.Since(started)+slack || seen.all < took/2 || seen.right < known*3/4 {
 		t.Errorf("in %v, the time in the read is %+v: want most of it, and most of that known and whole", took, seen)
 	}
 	lost := s.Stats().OffCPU.WakersLost // of all threads of the host, so the thread is not known
-	if seen.woken == 0 || seen.woken < seen.all/2 && lost == 0 {
+	if seen.woken == 0 || seen.woken < seen.all/4 && lost == 0 {
 		t.Errorf("the writer is said to have ended %v of %v; %d wakers were lost", seen.woken, seen.all, lost)
 	}
 }
