@@ -96,6 +96,17 @@ func (m Memory) read(addrs []uint64, size int, b []byte) (n int, err error) {
 	return readMemory(m.thread(), b, remote)
 }
 
+// StartHelper starts the process that reads memory and files which may hang, if this host has a FUSE file system. On a
+// busy machine the start of a process takes longer than a reader of memory waits.
+func StartHelper() {
+	if !fuseMounted() {
+		return
+	}
+	if c, err := helper.Take(); err == nil {
+		c.Put()
+	}
+}
+
 // resident reports whether the process has all pages of size bytes at each of the addresses in memory, so that reading
 // them requires no file system (Linux, Documentation/admin-guide/mm/pagemap.rst).
 func (m Memory) resident(addrs []uint64, size int) bool {

@@ -98,6 +98,7 @@ func Open(o Options) (*Sampler, error) {
 }
 
 func (s *Sampler) open() error {
+	go procfs.StartHelper()
 	var err error
 	if s.kernel, err = kernel.Load(kernel.Options{TableBytes: s.options.TableBytes}); err != nil {
 		return err
