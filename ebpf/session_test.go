@@ -13,6 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
@@ -65,8 +66,9 @@ func collect(t testing.TB, s *Session, pid uint32, want uint64) []Profile {
 }
 
 func TestSession(t *testing.T) {
-	before := runtime.NumGoroutine()
 	pid := testkit.Spin(t)
+	procfs.StartHelper() // it lives as long as this process, on hosts with a FUSE file system
+	before := runtime.NumGoroutine()
 	s := start(t, DefaultOptions())
 	var profiles []Profile
 	testkit.Eventually(t, "nine of ten stacks of a shell are complete, when its rows are ready", func() bool {
