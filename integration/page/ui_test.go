@@ -69,16 +69,22 @@ pyroscope.ebpf "host" {
 }
 `
 
-// TestUI visits the pages of the runtime by keyboard: list, component, module, graph.
-func TestUI(t *testing.T) {
-	t.Parallel()
+// openUI runs uiConfig, and opens the list of its components.
+func openUI(t *testing.T) (*lab.Headwater, *browser, *uiPage) {
+	t.Helper()
 	need.Root(t)
 	h := lab.StartHeadwater(t, uiConfig)
 	b := openBrowser(t)
 	page := &uiPage{t: t, b: b, url: h.URL}
-
 	page.open("/")
 	page.heading("Components")
+	return h, b, page
+}
+
+// TestUI visits the pages of the runtime by keyboard: list, component, module, graph.
+func TestUI(t *testing.T) {
+	t.Parallel()
+	h, b, page := openUI(t)
 	testkit.Eventually(t, "all but one are healthy", func() bool {
 		page.open("/")
 		return strings.Contains(page.text(), "6 components: 5 healthy, 1 unhealthy")
@@ -149,13 +155,7 @@ func TestUI(t *testing.T) {
 // that was under way when the user turned refreshes off.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
-	need.Root(t)
-	h := lab.StartHeadwater(t, uiConfig)
-	b := openBrowser(t)
-	page := &uiPage{t: t, b: b, url: h.URL}
-
-	page.open("/")
-	page.heading("Components")
+	h, b, page := openUI(t)
 	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => {
 		const quick = window.fetch;
 		window.waiting = 0;
