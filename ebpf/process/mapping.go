@@ -34,16 +34,8 @@ func (p *Process) noteWritten(m located) {
 // mappingOf makes a mapping of the process. All memory of a file that noteWritten has noted is code in no file: SBCL
 // takes away the permission to write to a page, and gives it back, at any time.
 func (p *Process) mappingOf(m located) mapping {
-	out := newMapping(m.Mapping, m.exe)
-	out.doubt = m.doubt
-	if len(p.written) > 0 && m.exe.isNoELF() && slices.Contains(p.written, fileOf(&m.Mapping)) {
-		out.exe, out.bias = nil, 0
-	}
-	return out
-}
-
-func newMapping(m procfs.Mapping, e *Executable) mapping {
-	out := mapping{start: m.Start, end: m.End, exe: e, remote: e != nil && e.remote}
+	e := m.exe
+	out := mapping{start: m.Start, end: m.End, exe: e, remote: e != nil && e.remote, doubt: m.doubt}
 	if e == nil {
 		return out
 	}
@@ -51,6 +43,9 @@ func newMapping(m procfs.Mapping, e *Executable) mapping {
 	if file == nil {
 		// It is unknown where the file places its text. Offsets in the file are the same in each process.
 		out.bias = m.Start - m.Offset
+		if len(p.written) > 0 && e.isNoELF() && slices.Contains(p.written, fileOf(&m.Mapping)) {
+			out.exe, out.bias = nil, 0
+		}
 		return out
 	}
 	if e.Path == procfs.VDSO {
