@@ -118,7 +118,7 @@ func tryWaitsOfGo(t *testing.T) {
 		return seen.all >= waitingFor
 	})
 	t.Logf("in the read: %+v; it took %v", seen, took)
-	// On a busy machine, the first of these profiles also has time from before begin. slack is for the pass under way.
+	// On a busy machine, the first profile after begin also has time from before begin. slack is for the pass under way.
 	known, slack := seen.all-seen.ready, waitingFor/2
 	if seen.all > time.Since(started)+slack || seen.all < took/2 || seen.right < known*3/4 {
 		t.Errorf("in %v, the time in the read is %+v: want most of it, and most of that known and whole", took, seen)

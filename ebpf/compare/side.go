@@ -27,8 +27,8 @@ type side struct {
 	of         string  // type of values: cpu, offcpu; "" if unknown
 	per        float64 // divisor of values
 	lacking    float64 // share of its samples that a function may lack, less Options.AtLeast
-	// hidden is the value of which functions are unknown, beyond the share of such values on the other side: a single
-	// function may be the missing one in all of it.
+	// hidden is the value of samples with unknown functions, beyond the share of such samples on the other side: one
+	// function may be missing in all of these samples.
 	hidden float64
 }
 
