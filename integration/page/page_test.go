@@ -146,13 +146,20 @@ func (b *browser) listen(event any) {
 	}
 }
 
-// do does something in the page.
+// do does something in the page. A step whose element the page replaced before the browser could use it, as a page that
+// refreshes itself does, is done with the new element.
 func (b *browser) do(t testing.TB, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, browserPatience)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Steps(steps...)); err != nil {
-		t.Fatalf("browser: %v", err)
+	for _, step := range steps {
+		_, err := chromedp.Run(ctx, step)
+		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") {
+			_, err = chromedp.Run(ctx, step)
+		}
+		if err != nil {
+			t.Fatalf("browser: %v", err)
+		}
 	}
 }
 
