@@ -1,6 +1,8 @@
 package stackheight
 
 import (
+	"bytes"
+	"encoding/binary"
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/x86"
@@ -26,7 +28,7 @@ type height struct {
 	save int32 // the caller's frame pointer is saved at the canonical frame address + save; if 0, it is in its register
 }
 
-// begin initializes w for the decoded text of a.
+// begin initializes w for the decoded text of a. A call just before the start of a function does not return.
 func (w *ahead) begin(a *Analysis) {
 	w.a = a
 	w.begins = w.begins[:0]
@@ -40,8 +42,31 @@ func (w *ahead) begin(a *Analysis) {
 			w.begins = append(w.begins, to)
 		}
 	}
+	w.called(a.gap.Before, -len(a.gap.Before))
+	w.called(a.gap.After, len(a.gap.Text))
 	slices.Sort(w.begins)
 	w.begins = slices.Compact(w.begins)
+	for _, i := range w.begins {
+		if i > 0 && a.code[i-1].Kind == x86.Call {
+			w.last[i-1] = true
+		}
+	}
+}
+
+// called adds the functions that code around the text calls, from an offset in the text on. That code is not decoded:
+// bytes that look like a call count as one if an instruction of the text starts at their target.
+func (w *ahead) called(code []byte, from int) {
+	const call, size = 0xe8, 5
+	for at := 0; ; at++ {
+		next := bytes.IndexByte(code[at:], call)
+		if at += next; next < 0 || at+size > len(code) {
+			return
+		}
+		to := int64(from+at+size) + int64(int32(binary.LittleEndian.Uint32(code[at+1:])))
+		if to >= 0 && to < int64(len(w.a.number)) && w.a.number[to] != 0 {
+			w.begins = append(w.begins, w.a.number[to]-1)
+		}
+	}
 }
 
 // resize returns a slice of n zeros, which reuses the memory of s if possible.
@@ -63,15 +88,9 @@ func (a *Analysis) at(in placed, n int64) (int32, bool) {
 	return a.number[at] - 1, true
 }
 
-// findLast finds the calls after which another function starts, and reports whether there are any.
-// These are calls just before the start of a function, and calls after which the backward analysis
-// finds no frame, although the forward analysis finds one.
+// findLast finds more calls after which another function starts, and reports whether there are any: calls after which
+// the backward analysis finds no frame, although the forward analysis finds one.
 func (w *ahead) findLast() (found bool) {
-	for _, i := range w.begins {
-		if i > 0 && w.a.code[i-1].Kind == x86.Call {
-			w.last[i-1], found = true, true
-		}
-	}
 	for _, i := range w.begins {
 		if !w.a.states[i].isEntered() && w.walk(i, false) {
 			for _, call := range w.ends {

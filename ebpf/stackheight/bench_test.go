@@ -24,6 +24,7 @@ func BenchmarkRules(b *testing.B) {
 	b.SetBytes(size)
 	var a Analysis
 	for b.Loop() {
-		a.Rules(Gap{text.Addr, text.Addr + text.Size, addr, code}, func(uint64, int, Rule) bool { return true })
+		gap := Gap{Start: text.Addr, End: text.Addr + text.Size, Addr: addr, Text: code}
+		a.Rules(gap, func(uint64, int, Rule) bool { return true })
 	}
 }

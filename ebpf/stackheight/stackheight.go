@@ -48,7 +48,9 @@ func (r Rule) bySP() bool { return r.Kind != Unknown && r.Reg == x86.RSP }
 type Gap struct {
 	Start, End uint64 // the whole gap, ELF virtual addresses
 	Addr       uint64 // address of Text: the start of an instruction, or an address shortly before the code of interest
-	Text       []byte // the part of the gap that may be read
+	Text       []byte // the part of the gap that is analyzed
+	Before     []byte // code before Text, in which only calls are looked for
+	After      []byte // code after Text, in which only calls are looked for; a longer Text may have some of it
 }
 
 // maxPasses bounds the work. Each level of nested loops needs one more pass.
@@ -77,6 +79,7 @@ type Analysis struct {
 	gap    Gap
 	code   []placed
 	states []state // states before the instructions of code
+	passed []uint8 // the passes, counted from 1, that changed the states last
 	number []int32 // by offset, index plus one of the instruction that starts there; 0 if none
 	ahead  ahead
 }
@@ -172,27 +175,43 @@ func (a *Analysis) decode() {
 
 // back propagates states backward until they no longer change.
 func (a *Analysis) back() {
-	for range maxPasses {
-		if !a.pass() {
-			break
-		}
+	a.passed = resize(a.passed, len(a.code))
+	for pass := uint8(1); pass <= maxPasses && a.pass(pass); pass++ {
 	}
 }
 
-// pass propagates states backward once, and reports whether any state changed.
-func (a *Analysis) pass() bool {
+// pass propagates states backward once, and reports whether any state changed. Passes after the first one leave out the
+// instructions whose next states are those of the pass before.
+func (a *Analysis) pass(pass uint8) bool {
 	news := false
 	for i := len(a.code) - 1; i >= 0; i-- {
+		if pass > 1 && !a.isDue(i, pass) {
+			continue
+		}
 		s := &a.states[i]
 		if i+1 < len(a.states) && a.code[i].keeps(&a.states[i+1].rule) {
 			if after := &a.states[i+1]; *s != *after {
-				*s, news = *after, true
+				*s, a.passed[i], news = *after, pass, true
 			}
 		} else if before := a.before(i); *s != before {
-			*s, news = before, true
+			*s, a.passed[i], news = before, pass, true
 		}
 	}
 	return news
+}
+
+// isDue reports whether a state on which the state before instruction i depends has changed since the pass before pass
+// looked at it: the next instruction's in this pass, or that of the target of a jump backward in the pass before.
+func (a *Analysis) isDue(i int, pass uint8) bool {
+	if i+1 < len(a.passed) && a.passed[i+1] == pass {
+		return true
+	}
+	in := &a.code[i]
+	if in.Kind != x86.Jump && in.Kind != x86.Branch {
+		return false
+	}
+	to, ok := a.at(*in, in.N)
+	return ok && a.passed[to] >= pass-1
 }
 
 // keeps reports whether the rule before an instruction is r, the rule after it, as with most
@@ -245,7 +264,7 @@ func (a *Analysis) next(i int) state {
 	if i+1 < len(a.states) {
 		return a.states[i+1]
 	}
-	return state{short: a.gap.Addr+uint64(len(a.gap.Text)) < a.gap.End}
+	return state{short: len(a.gap.After) > 0}
 }
 
 // target returns the state at the target of a jump. A target outside the gap is in another
@@ -265,7 +284,7 @@ func (a *Analysis) target(in *placed) state {
 	if in.Kind == x86.Jump && to%functionAlign == 0 {
 		s = entered() // far away, and aligned like a function
 	}
-	s.short = to > a.gap.Addr
+	s.short = to-a.gap.Addr < uint64(len(a.gap.Text)+len(a.gap.After))
 	return s
 }
 

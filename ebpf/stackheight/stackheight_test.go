@@ -2,6 +2,7 @@ package stackheight
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -37,7 +38,8 @@ func compareRules(t *testing.T, path string) {
 	}
 	found := map[uint64]Rule{}
 	var reader Analysis
-	reader.Rules(Gap{text.Addr, text.Addr + text.Size, text.Addr, code}, func(addr uint64, _ int, r Rule) bool {
+	gap := Gap{Start: text.Addr, End: text.Addr + text.Size, Addr: text.Addr, Text: code}
+	reader.Rules(gap, func(addr uint64, _ int, r Rule) bool {
 		found[addr] = r
 		return true
 	})
@@ -235,7 +237,8 @@ func TestRulesOfCode(t *testing.T) {
 		const addr = 0x1000
 		var a Analysis
 		var got []string
-		a.Rules(Gap{addr, addr + uint64(len(test.code)), addr, test.code}, func(at uint64, _ int, r Rule) bool {
+		gap := Gap{Start: addr, End: addr + uint64(len(test.code)), Addr: addr, Text: test.code}
+		a.Rules(gap, func(at uint64, _ int, r Rule) bool {
 			line := fmt.Sprint(at-addr, " ", r.cells())
 			if r.Add != 0 {
 				line += fmt.Sprintf(" %+d", r.Add)
@@ -257,7 +260,8 @@ func FuzzRules(f *testing.F) {
 	f.Fuzz(func(t *testing.T, addr uint64, code []byte) {
 		var a Analysis
 		next := addr
-		a.Rules(Gap{addr, addr + uint64(len(code)), addr, code}, func(at uint64, size int, r Rule) bool {
+		gap := Gap{Start: addr, End: addr + uint64(len(code)), Addr: addr, Text: code}
+		a.Rules(gap, func(at uint64, size int, r Rule) bool {
 			if at-addr < next-addr || size < 1 || at-addr+uint64(size) > uint64(len(code)) {
 				t.Fatalf("%x, %d bytes, after %x", at, size, next)
 			}
@@ -279,7 +283,8 @@ func TestShort(t *testing.T) {
 	for text, want := range map[int][]string{len(code): nil, len(code) - 2: {"5", "7"}} {
 		var a Analysis
 		var short []string
-		a.Rules(Gap{addr, addr + uint64(len(code)), addr, code[:text]}, func(uint64, int, Rule) bool { return true })
+		a.Rules(Gap{Start: addr, End: addr + uint64(len(code)), Addr: addr, Text: code[:text], After: code[text:]},
+			func(uint64, int, Rule) bool { return true })
 		for at := range uint64(text) {
 			if a.Short(addr+at, addr+at+1) {
 				short = append(short, fmt.Sprint(at))
@@ -287,6 +292,38 @@ func TestShort(t *testing.T) {
 		}
 		if !slices.Equal(short, want) {
 			t.Errorf("of %d bytes %q are short, want %q", text, short, want)
+		}
+	}
+}
+
+// TestCallsAround has two functions without padding between them. The first one ends with a call that does not return:
+// only calls of both functions, in the code before or after the text, tell them apart.
+func TestCallsAround(t *testing.T) {
+	// sub $0x18,%rsp; call far away; and the second function: mov %rdi,%rax; ret
+	code := []byte{0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0, 0x40, 0x48, 0x89, 0xf8, 0xc3}
+	const first, second, addr = 0, 9, 0x1000
+	calls := func(from int) (calls []byte) { // that code, at an offset from the first function
+		for _, to := range []int{first, second} {
+			next := from + len(calls) + 5
+			calls = binary.LittleEndian.AppendUint32(append(calls, 0xe8), uint32(int32(to-next)))
+		}
+		return append(calls, 0xe8) // half of a call
+	}
+	after := len(code)
+	for name, gap := range map[string]Gap{"before": {Before: calls(-11)}, "after": {After: calls(after)}, "neither": {}} {
+		gap.Start, gap.End, gap.Addr, gap.Text = addr-100, addr+100, addr, code
+		got := map[uint64]Rule{}
+		var a Analysis
+		a.Rules(gap, func(at uint64, _ int, r Rule) bool {
+			got[at-addr] = r
+			return true
+		})
+		want := Rule{Kind: Register, Reg: x86.RSP, Off: 8 + 0x18}
+		if name == "neither" {
+			want = Rule{}
+		}
+		if got[4] != want {
+			t.Errorf("calls %s: the rule at the call is %+v, want %+v", name, got[4], want)
 		}
 	}
 }

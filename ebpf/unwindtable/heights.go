@@ -9,12 +9,14 @@ import (
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
-// Bytes of code that are analyzed around gaps: some before the page, where loops may start, and
-// more after it, where functions return. A long function, as in OpenBLAS, needs more.
+// Bytes of code around gaps. Some before the page, where loops may start, and more after it, where functions return,
+// are analyzed. A long function, as in OpenBLAS, needs up to codeAround. In codeAround before and after the page, calls
+// are looked for: functions start at their targets. Without the calls more than 19,000 bytes of Chromium's code, which
+// has no call frame information, have wrong rules. In 1 MiB too many bytes only look like calls.
 const (
-	codeBefore   = 1 << 10
-	codeAfter    = 8 << 10
-	maxCodeAfter = 128 << 10
+	codeBefore = 1 << 10
+	codeAfter  = 8 << 10
+	codeAround = 128 << 10
 )
 
 // minGap is the minimum size of a gap between functions that may contain a function.
@@ -81,14 +83,19 @@ func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
 		}
 		g := stackheight.Gap{Start: max(g.Start, code[0]), End: min(g.End, code[1])}
 		g.Addr = max(g.Start, from-min(from, codeBefore))
-		for after := uint64(codeAfter); after <= maxCodeAfter; after *= 4 {
-			end := min(g.End, to+after)
-			g.Text = b.code.at(g.Addr, int(end-g.Addr))
-			if g.Text == nil {
-				break // the rows of less text are right, too
-			}
+		around := max(g.Start, g.Addr-min(g.Addr, codeAround))
+		text := b.code.at(around, int(min(g.End, to+codeAround)-around))
+		if text == nil {
+			around, text = g.Addr, b.code.at(g.Addr, int(min(g.End, to+codeAfter)-g.Addr))
+		}
+		if text != nil {
+			g.Before, text = text[:g.Addr-around], text[g.Addr-around:]
+		}
+		for after := uint64(codeAfter); text != nil; after *= 4 {
+			size := min(uint64(len(text)), to+after-g.Addr)
+			g.Text, g.After = text[:size], text[size:]
 			h.find(g, from, to)
-			if end == g.End || !h.analysis.Short(from, to) {
+			if len(g.After) == 0 || !h.analysis.Short(from, to) {
 				break
 			}
 		}
