@@ -152,7 +152,8 @@ func TestUI(t *testing.T) {
 }
 
 // TestSlowAnswers: a page whose answers take longer than the interval of refreshes is shown, and a refresh is not shown
-// that was under way when the user turned refreshes off.
+// that was under way when the user turned refreshes off. The graph makes four requests, one after another, in 8 s. The
+// interval is 5 s.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
 	h, b, page := openUI(t)
@@ -161,14 +162,16 @@ func TestSlowAnswers(t *testing.T) {
 		window.waiting = 0;
 		window.fetch = async (...request) => {
 			window.waiting++;
-			await new Promise(done => setTimeout(done, 7000));
-			window.waiting--;
-			return quick(...request);
+			await new Promise(done => setTimeout(done, 2000));
+			const answer = await quick(...request);
+			setTimeout(() => window.waiting--, 500); // the next request has begun by then
+			return answer;
 		};
 	})()`))
 	page.follow("graph")
 	page.heading("Graph")
-	page.wait(`waiting > 0`)
+	page.wait(`waiting === 0`)
+	page.wait(`waiting > 0`) // a refresh
 	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => { document.title = "stands still"; })()`),
 		chromedp.Click(chromedp.CSS("#refresh")))
 	page.wait(`waiting === 0`)
