@@ -11,13 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-kit/log/level"
 	"github.com/grafana/river/rivertypes"
 	promconfig "github.com/prometheus/common/config"
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/common/config"
-	"github.com/headwater/headwater/component/common/mailbox"
+	"github.com/headwater/headwater/component/remote/polled"
 )
 
 // Name is the component's name in River.
@@ -97,81 +96,38 @@ func (a *Arguments) request(ctx context.Context) (*http.Request, error) {
 	return request, nil
 }
 
-// Component is a running remote.http block. Its methods are safe for concurrent use.
-type Component struct {
-	component.Condition
-	opts    component.Options
-	updates *mailbox.Mailbox[Arguments]
-	last    *Exports // set by New, then by Run
+// Component is a running remote.http block.
+type Component = polled.Component[Arguments, Exports]
+
+var kind = polled.Kind[Arguments, Exports]{
+	Interval: func(a Arguments) time.Duration { return a.PollFrequency },
+	Open:     open,
+	Healthy:  "polled endpoint",
 }
 
 // New requests the content and exports it. It returns an error if that fails, since components that refer to the
 // content would get none.
-func New(opts component.Options, args Arguments) (*Component, error) {
-	c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
-	client, err := args.newClient()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.poll(context.Background(), args, client); err != nil {
-		return nil, err
-	}
-	c.updates.Send(args)
-	return c, nil
+func New(opts component.Options, args Arguments) (*Component, error) { return kind.New(opts, args) }
+
+func open(args Arguments) (polled.Client[Exports], error) {
+	client, err := promconfig.NewClientFromConfig(args.Client.HTTP.Convert(), Name)
+	return &reader{args, client}, err
 }
 
-func (a *Arguments) newClient() (*http.Client, error) {
-	return promconfig.NewClientFromConfig(a.Client.HTTP.Convert(), Name)
+// reader reads the content of a web resource.
+type reader struct {
+	args   Arguments
+	client *http.Client
 }
 
-// Update implements component.Component. Run then polls with the new arguments at once.
-func (c *Component) Update(args component.Arguments) error {
-	fresh, ok := args.(Arguments)
-	if !ok {
-		return fmt.Errorf("arguments of %s are a %T", Name, args)
-	}
-	if _, err := fresh.newClient(); err != nil {
-		return err
-	}
-	c.updates.Send(fresh)
-	return nil
+// Read implements polled.Client.
+func (r *reader) Read(ctx context.Context) (Exports, error) {
+	content, err := ask(ctx, r.args, r.client)
+	return Exports{Content: rivertypes.OptionalSecret{IsSecret: r.args.IsSecret, Value: content}}, err
 }
 
-// Run implements component.Component. While requests fail, the last content stays exported.
-func (c *Component) Run(ctx context.Context) error {
-	client := &http.Client{}
-	defer func() { client.CloseIdleConnections() }()
-	for args, fresh := range c.updates.Turns(ctx, func(args Arguments) time.Duration { return args.PollFrequency }) {
-		if fresh {
-			client.CloseIdleConnections()
-			next, err := args.newClient()
-			if err != nil { // Update has checked this
-				level.Error(c.opts.Logger).Log("msg", "HTTP client", "err", err)
-				continue
-			}
-			client = next
-		}
-		if err := c.poll(ctx, args, client); err != nil && ctx.Err() == nil {
-			level.Error(c.opts.Logger).Log("msg", "the last content stays in use", "err", err)
-		}
-	}
-	return nil
-}
-
-func (c *Component) poll(ctx context.Context, args Arguments, client *http.Client) error {
-	content, err := ask(ctx, args, client)
-	if err != nil {
-		c.SetHealth(component.HealthTypeUnhealthy, "polling failed: "+err.Error())
-		return err
-	}
-	c.SetHealth(component.HealthTypeHealthy, "polled endpoint")
-	fresh := Exports{Content: rivertypes.OptionalSecret{IsSecret: args.IsSecret, Value: content}}
-	if c.last == nil || *c.last != fresh {
-		c.last = &fresh
-		c.opts.OnStateChange(fresh)
-	}
-	return nil
-}
+// Close implements polled.Client.
+func (r *reader) Close() { r.client.CloseIdleConnections() }
 
 // ask returns the body of the answer without surrounding white space. Its errors do not show the URL, which may contain
 // a password.
