@@ -39,7 +39,6 @@ prometheus.exporter: github kafka memcached mongodb mssql mysql oracledb postgre
 prometheus.exporter: squid static statsd unix vsphere windows
 prometheus.operator: podmonitors probes scrapeconfigs servicemonitors
 pyroscope: java
-remote.kubernetes: configmap secret
 remote: s3 vault`
 
 // isElsewhere reports whether a name is in elsewhere.

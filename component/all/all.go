@@ -22,6 +22,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/component/remote/git"
 	remotehttp "github.com/headwater/headwater/component/remote/http"
+	remotekubernetes "github.com/headwater/headwater/component/remote/kubernetes"
 )
 
 // Registry returns the registrations of all components.
@@ -47,5 +48,7 @@ func Registry() (component.Registry, error) {
 		write.Registration(),
 		remotehttp.Registration(),
 		git.Registration(),
+		remotekubernetes.ConfigMapRegistration(),
+		remotekubernetes.SecretRegistration(),
 	)
 }
