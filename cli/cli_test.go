@@ -260,7 +260,17 @@ func (r *running) printed() string {
 	return r.stderr.String()
 }
 
+// startRun starts a run, and waits until the configuration is loaded.
 func startRun(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := launchRun(t, args...)
+	address := regexp.MustCompile(`http=(http://\S+)/`)
+	r.eventually("it runs", func() bool { return address.MatchString(r.printed()) })
+	r.url = address.FindStringSubmatch(r.printed())[1]
+	return r
+}
+
+func launchRun(t *testing.T, args ...string) *running {
 	t.Helper()
 	cmd := headwater(t, append([]string{"run", "--server.http.listen-addr=127.0.0.1:0"}, args...)...)
 	r := &running{t: t, cmd: cmd, done: make(chan struct{})}
@@ -274,9 +284,6 @@ func startRun(t *testing.T, args ...string) *running {
 		_ = cmd.Process.Kill() // it may have ended, as it should
 		<-r.done
 	})
-	address := regexp.MustCompile(`http=(http://\S+)/`)
-	r.eventually("it runs", func() bool { return address.MatchString(r.printed()) })
-	r.url = address.FindStringSubmatch(r.printed())[1]
 	return r
 }
 
@@ -314,6 +321,40 @@ func (r *running) exits(code int) {
 	r.t.Helper()
 	r.ends()
 	require.Equal(r.t, code, r.cmd.ProcessState.ExitCode(), r.printed())
+}
+
+// TestInterruptWhileLoading stops run while a component waits for a server that never answers.
+func TestInterruptWhileLoading(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer server.Close()
+	hanging := fmt.Sprintf(`
+		remote.http "settings" {
+			url            = "http://%s/"
+			poll_frequency = "2h"
+			poll_timeout   = "1h"
+		}`, server.Addr())
+	asked := func() {
+		_ = server.(*net.TCPListener).SetDeadline(time.Now().Add(2 * time.Minute))
+		c, err := server.Accept()
+		require.NoError(t, err, "the component has not asked the server")
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Run("first load", func(t *testing.T) {
+		r := launchRun(t, writeConfig(t, hanging))
+		asked()
+		require.NoError(t, r.cmd.Process.Signal(os.Interrupt))
+		r.exits(0)
+	})
+	t.Run("reload", func(t *testing.T) {
+		config := writeConfig(t, "")
+		r := startRun(t, config)
+		require.NoError(t, os.WriteFile(config, []byte(hanging), 0o600))
+		require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
+		asked()
+		require.NoError(t, r.cmd.Process.Signal(os.Interrupt))
+		r.exits(0)
+	})
 }
 
 func TestRun(t *testing.T) {

@@ -31,7 +31,8 @@ func runCommand() *cobra.Command {
 		Use:   "run [flags] PATH",
 		Short: "Run a configuration",
 		Long: `Runs the components of a River file, or of all *.river and *.alloy files of a folder, until
-SIGINT or SIGTERM.
+SIGINT or SIGTERM. It then ends within 5 seconds. Profiles that no server has taken by then stay in
+a queue on disk, or are dropped, and a message counts them.
 
 SIGHUP, and GET or POST /-/reload, load the configuration again. If that fails, the previous
 configuration keeps running.`,
@@ -154,13 +155,24 @@ func (p *program) run(ctx context.Context) error {
 	defer running.Wait()
 	defer p.closeServer()
 
-	var components sync.WaitGroup
-	components.Go(func() { p.runtime.Run(runtimeCtx) })
-	defer components.Wait()
+	components := make(chan struct{})
+	go func() {
+		defer close(components)
+		p.runtime.Run(runtimeCtx)
+	}()
+	defer p.waitFor(components)
 	defer stopRuntime()
 
-	if err := p.firstLoad(); err != nil {
-		return err
+	// A component that asks another machine when it is built may get no answer. The program ends all the same.
+	loaded := make(chan error, 1)
+	go func() { loaded <- p.firstLoad() }()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-loaded:
+		if err != nil {
+			return err
+		}
 	}
 	running.Go(func() {
 		footprint.ReleaseMemory(ctx, footprint.LittleCPU, func(err error) {
@@ -171,6 +183,19 @@ func (p *program) run(ctx context.Context) error {
 		"http", p.runtime.Scheme()+"://"+p.listener.Addr().String()+"/")
 	p.reloadOnSignals(ctx)
 	return nil
+}
+
+// stopPatience is how long components may take to stop, and a configuration to be loaded meanwhile.
+const stopPatience = river.DefaultStopTimeout + 1200*time.Millisecond
+
+// waitFor waits until the components have stopped.
+func (p *program) waitFor(components <-chan struct{}) {
+	select {
+	case <-components:
+	case <-time.After(stopPatience):
+		level.Error(p.logger).Log("msg", "a configuration is still being loaded; the program ends without it",
+			"waited", stopPatience)
+	}
 }
 
 func (p *program) firstLoad() error {
@@ -196,7 +221,16 @@ func (p *program) reloadOnSignals(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-hangups:
-			_ = p.reload() // logged
+			reloaded := make(chan struct{})
+			go func() {
+				defer close(reloaded)
+				_ = p.reload() // logged
+			}()
+			select {
+			case <-ctx.Done():
+				return
+			case <-reloaded:
+			}
 		}
 	}
 }
@@ -227,7 +261,7 @@ func (p *program) serve() {
 
 // closeServer gives requests in flight a moment to finish, then closes their connections.
 func (p *program) closeServer() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	if p.server.Shutdown(ctx) != nil {
 		_ = p.server.Close() // the process ends; the error does not matter

@@ -56,9 +56,13 @@ type Options struct {
 	ProfilingOnly bool
 
 	// StopTimeout bounds the time that components have to finish their work when they stop. Zero
-	// means 15 seconds.
+	// means DefaultStopTimeout.
 	StopTimeout time.Duration
 }
+
+// DefaultStopTimeout lets a program end within 5 seconds. A component that does not end in time gets one more second,
+// without the components that it sends data to.
+const DefaultStopTimeout = 3500 * time.Millisecond
 
 // Runtime holds one configuration and runs its components.
 type Runtime struct {
@@ -76,7 +80,7 @@ type Runtime struct {
 // New returns a runtime with an empty configuration. It does not start any components.
 func New(options Options) *Runtime {
 	if options.StopTimeout == 0 {
-		options.StopTimeout = 15 * time.Second
+		options.StopTimeout = DefaultStopTimeout
 	}
 	r := &Runtime{
 		options:  options,

@@ -35,7 +35,7 @@ func defaultTuning() tuning {
 		logEvery:     10 * time.Second,
 		growthWindow: 30 * time.Second,
 		grace:        500 * time.Millisecond,
-		flush:        5 * time.Second,
+		flush:        2500 * time.Millisecond, // and grace before it: less than river.DefaultStopTimeout
 	}
 }
 
