@@ -25,7 +25,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit"
 )
 
-func decode(t *testing.T, text string) Arguments {
+func parse(t *testing.T, text string) Arguments {
 	t.Helper()
 	var args Arguments
 	require.NoError(t, river.Unmarshal([]byte(text), &args))
@@ -114,7 +114,7 @@ func TestPoll(t *testing.T) {
 	for _, registration := range []component.Registration{SecretRegistration(), ConfigMapRegistration()} {
 		t.Run(registration.Name, func(t *testing.T) {
 			server := startAPIServer(t, map[string]string{"user": "12345", "url": "http://one"})
-			args := decode(t, fmt.Sprintf(`
+			args := parse(t, fmt.Sprintf(`
 				namespace      = "shop"
 				name           = "settings"
 				poll_frequency = "20ms"
@@ -170,7 +170,7 @@ users: [{name: me, user: {token: let-me-in}}]
 contexts: [{name: here, context: {cluster: here, user: me}}]
 `, server.URL, base64.StdEncoding.EncodeToString([]byte(server.ca())))), 0o600))
 	var seen exports
-	_, err := SecretRegistration().Build(seen.options(), decode(t, fmt.Sprintf(`
+	_, err := SecretRegistration().Build(seen.options(), parse(t, fmt.Sprintf(`
 		namespace = "shop"
 		name      = "settings"
 		client {
@@ -192,7 +192,7 @@ func TestBuildFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ConfigMapRegistration().Build((&exports{}).options(),
-				decode(t, "namespace = \"shop\"\nname = \"settings\"\n"+test.client))
+				parse(t, "namespace = \"shop\"\nname = \"settings\"\n"+test.client))
 			require.ErrorContains(t, err, test.want)
 			require.NotContains(t, err.Error(), "other")
 		})
@@ -201,7 +201,7 @@ func TestBuildFails(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	const names = "namespace = \"n\"\nname = \"m\"\n"
-	args := decode(t, names)
+	args := parse(t, names)
 	require.Equal(t, time.Minute, args.PollFrequency)
 	require.Equal(t, 15*time.Second, args.PollTimeout)
 	require.True(t, args.Client.HTTP.FollowRedirects && args.Client.HTTP.EnableHTTP2)
