@@ -1,8 +1,6 @@
 package stackheight
 
 import (
-	"bytes"
-	"encoding/binary"
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/x86"
@@ -42,29 +40,16 @@ func (w *ahead) begin(a *Analysis) {
 			w.begins = append(w.begins, to)
 		}
 	}
-	w.called(a.gap.Before, -len(a.gap.Before))
-	w.called(a.gap.After, len(a.gap.Text))
+	for _, addr := range a.gap.Called {
+		if a.Begins(addr) {
+			w.begins = append(w.begins, a.number[addr-a.gap.Addr]-1)
+		}
+	}
 	slices.Sort(w.begins)
 	w.begins = slices.Compact(w.begins)
 	for _, i := range w.begins {
 		if i > 0 && a.code[i-1].Kind == x86.Call {
 			w.last[i-1] = true
-		}
-	}
-}
-
-// called adds the functions that code around the text calls, from an offset in the text on. That code is not decoded:
-// bytes that look like a call count as one if an instruction of the text starts at their target.
-func (w *ahead) called(code []byte, from int) {
-	const call, size = 0xe8, 5
-	for at := 0; ; at++ {
-		next := bytes.IndexByte(code[at:], call)
-		if at += next; next < 0 || at+size > len(code) {
-			return
-		}
-		to := int64(from+at+size) + int64(int32(binary.LittleEndian.Uint32(code[at+1:])))
-		if to >= 0 && to < int64(len(w.a.number)) && w.a.number[to] != 0 {
-			w.begins = append(w.begins, w.a.number[to]-1)
 		}
 	}
 }

@@ -46,11 +46,11 @@ func (r Rule) bySP() bool { return r.Kind != Unknown && r.Reg == x86.RSP }
 
 // Gap is code without call frame information.
 type Gap struct {
-	Start, End uint64 // the whole gap, ELF virtual addresses
-	Addr       uint64 // address of Text: the start of an instruction, or an address shortly before the code of interest
-	Text       []byte // the part of the gap that is analyzed
-	Before     []byte // code before Text, in which only calls are looked for
-	After      []byte // code after Text, in which only calls are looked for; a longer Text may have some of it
+	Start, End uint64   // the whole gap, ELF virtual addresses
+	Addr       uint64   // address of Text: the start of an instruction, or an address shortly before the code of interest
+	Text       []byte   // the part of the gap that is analyzed
+	Reach      uint64   // end of the longest Text that there may be instead, ELF virtual address; 0 if there is none
+	Called     []uint64 // functions that code outside of Text calls, ELF virtual addresses
 }
 
 // maxPasses bounds the work. Each level of nested loops needs one more pass.
@@ -264,7 +264,7 @@ func (a *Analysis) next(i int) state {
 	if i+1 < len(a.states) {
 		return a.states[i+1]
 	}
-	return state{short: len(a.gap.After) > 0}
+	return state{short: a.gap.Addr+uint64(len(a.gap.Text)) < a.gap.Reach}
 }
 
 // target returns the state at the target of a jump. A target outside the gap is in another
@@ -284,7 +284,7 @@ func (a *Analysis) target(in *placed) state {
 	if in.Kind == x86.Jump && to%functionAlign == 0 {
 		s = entered() // far away, and aligned like a function
 	}
-	s.short = to-a.gap.Addr < uint64(len(a.gap.Text)+len(a.gap.After))
+	s.short = to > a.gap.Addr && to < a.gap.Reach
 	return s
 }
 

@@ -2,7 +2,6 @@ package stackheight
 
 import (
 	"debug/elf"
-	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -283,8 +282,9 @@ func TestShort(t *testing.T) {
 	for text, want := range map[int][]string{len(code): nil, len(code) - 2: {"5", "7"}} {
 		var a Analysis
 		var short []string
-		a.Rules(Gap{Start: addr, End: addr + uint64(len(code)), Addr: addr, Text: code[:text], After: code[text:]},
-			func(uint64, int, Rule) bool { return true })
+		end := addr + uint64(len(code))
+		gap := Gap{Start: addr, End: end, Addr: addr, Text: code[:text], Reach: end}
+		a.Rules(gap, func(uint64, int, Rule) bool { return true })
 		for at := range uint64(text) {
 			if a.Short(addr+at, addr+at+1) {
 				short = append(short, fmt.Sprint(at))
@@ -297,33 +297,25 @@ func TestShort(t *testing.T) {
 }
 
 // TestCallsAround has two functions without padding between them. The first one ends with a call that does not return:
-// only calls of both functions, in the code before or after the text, tell them apart.
+// only calls of both functions in other code set them apart.
 func TestCallsAround(t *testing.T) {
 	// sub $0x18,%rsp; call far away; and the second function: mov %rdi,%rax; ret
 	code := []byte{0x48, 0x83, 0xec, 0x18, 0xe8, 0, 0, 0, 0x40, 0x48, 0x89, 0xf8, 0xc3}
 	const first, second, addr = 0, 9, 0x1000
-	calls := func(from int) (calls []byte) { // that code, at an offset from the first function
-		for _, to := range []int{first, second} {
-			next := from + len(calls) + 5
-			calls = binary.LittleEndian.AppendUint32(append(calls, 0xe8), uint32(int32(to-next)))
-		}
-		return append(calls, 0xe8) // half of a call
-	}
-	after := len(code)
-	for name, gap := range map[string]Gap{"before": {Before: calls(-11)}, "after": {After: calls(after)}, "neither": {}} {
-		gap.Start, gap.End, gap.Addr, gap.Text = addr-100, addr+100, addr, code
+	for _, called := range [][]uint64{{addr + first, addr + second}, nil} {
 		got := map[uint64]Rule{}
 		var a Analysis
+		gap := Gap{Start: addr - 100, End: addr + 100, Addr: addr, Text: code, Called: called}
 		a.Rules(gap, func(at uint64, _ int, r Rule) bool {
 			got[at-addr] = r
 			return true
 		})
-		want := Rule{Kind: Register, Reg: x86.RSP, Off: 8 + 0x18}
-		if name == "neither" {
-			want = Rule{}
+		var want Rule
+		if called != nil {
+			want = Rule{Kind: Register, Reg: x86.RSP, Off: 8 + 0x18}
 		}
 		if got[4] != want {
-			t.Errorf("calls %s: the rule at the call is %+v, want %+v", name, got[4], want)
+			t.Errorf("with calls of %x the rule at the call is %+v, want %+v", called, got[4], want)
 		}
 	}
 }

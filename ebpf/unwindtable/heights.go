@@ -1,7 +1,9 @@
 package unwindtable
 
 import (
+	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"sync"
 
 	"github.com/headwater/headwater/ebpf/stackheight"
@@ -26,6 +28,7 @@ const minGap = 16
 type heights struct {
 	b        *builder
 	analysis stackheight.Analysis
+	called   []uint64 // functions that the code around a gap calls
 	rows     []unwind.Row
 	found    int // bytes of text with a rule in rows
 	bytes    int // bytes of text with a rule from analysis, in the whole page
@@ -83,25 +86,48 @@ func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
 		}
 		g := stackheight.Gap{Start: max(g.Start, code[0]), End: min(g.End, code[1])}
 		g.Addr = max(g.Start, from-min(from, codeBefore))
-		around := max(g.Start, g.Addr-min(g.Addr, codeAround))
-		text := b.code.at(around, int(min(g.End, to+codeAround)-around))
-		if text == nil {
-			around, text = g.Addr, b.code.at(g.Addr, int(min(g.End, to+codeAfter)-g.Addr))
-		}
-		if text != nil {
-			g.Before, text = text[:g.Addr-around], text[g.Addr-around:]
-		}
-		for after := uint64(codeAfter); text != nil; after *= 4 {
-			size := min(uint64(len(text)), to+after-g.Addr)
-			g.Text, g.After = text[:size], text[size:]
+		g.Reach = min(g.End, to+codeAround)
+		g.Called = h.calls(g, to+codeAfter)
+		for after := uint64(codeAfter); after <= codeAround; after *= 4 {
+			end := min(g.End, to+after)
+			if g.Text = b.code.at(g.Addr, int(end-g.Addr)); g.Text == nil {
+				break // the rows of less text are right, too
+			}
 			h.find(g, from, to)
-			if len(g.After) == 0 || !h.analysis.Short(from, to) {
+			if end == g.End || !h.analysis.Short(from, to) {
 				break
 			}
 		}
 		rows = h.put(rows, from, to)
 	}
 	return rows, nil
+}
+
+// calls returns the targets of calls in the code of g before its address, and after end.
+func (h *heights) calls(g stackheight.Gap, end uint64) []uint64 {
+	h.called = h.called[:0]
+	h.addCalls(g, max(g.Start, g.Addr-min(g.Addr, codeAround)), g.Addr)
+	h.addCalls(g, end, g.Reach)
+	return h.called
+}
+
+// addCalls adds those targets of calls in the code from lo to hi that a text of g may have. The code is not decoded:
+// bytes that look like a call are taken for one.
+func (h *heights) addCalls(g stackheight.Gap, lo, hi uint64) {
+	const call, size, piece = 0xe8, 5, 8 << 10
+	for addr := lo; addr < hi; addr += piece {
+		code := h.b.code.at(addr, int(min(piece+size-1, hi-addr))) // with the rest of a call that starts in the piece
+		for at := 0; ; at++ {
+			next := bytes.IndexByte(code[at:], call)
+			if at += next; next < 0 || at+size > len(code) {
+				break
+			}
+			to := addr + uint64(at+size) + uint64(int64(int32(binary.LittleEndian.Uint32(code[at+1:]))))
+			if to >= g.Addr && to < g.Reach {
+				h.called = append(h.called, to)
+			}
+		}
+	}
 }
 
 // find makes the rows for [lo, hi) of the page from the text of g.
