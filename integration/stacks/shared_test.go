@@ -140,6 +140,12 @@ func (p *sharedProfiler) run(t testing.TB, name string) earlyProgram {
 	return program
 }
 
+// lostSamples returns how many samples the profiler has lost so far, by its own count.
+func (p *sharedProfiler) lostSamples(t testing.TB) float64 {
+	t.Helper()
+	return p.Metrics(t).Sum(t, "pyroscope_ebpf_samples_lost_total")
+}
+
 // of returns the stacks that have arrived so far of the processes of one name, the most expensive first.
 func (p *sharedProfiler) of(service, command string) []lab.Stack {
 	p.mu.Lock()
