@@ -39,7 +39,7 @@ var ranks = []struct {
 	{"ebpf/profile", 7}, {"ebpf/snapshot", 7}, {"ebpf/verify", 7},
 	{"ebpf/verify/reference", 0},
 	{"component", 8}, {"component/pyroscope", 9}, {"component/pyroscope/limits", 9}, {"component/common/...", 9},
-	{"component/discovery", 10}, {"component/otelcol", 10},
+	{"component/discovery", 10}, {"component/otelcol", 10}, {"component/remote/polled", 10},
 	{"component/discovery/conformance", 12}, {"component/all", 12},
 	{"component/...", 11},
 	{"river", 12}, {"river/...", 12},
