@@ -163,16 +163,10 @@ func (p *program) run(ctx context.Context) error {
 	defer p.waitFor(components)
 	defer stopRuntime()
 
-	// A component that asks another machine when it is built may get no answer. The program ends all the same.
-	loaded := make(chan error, 1)
-	go func() { loaded <- p.firstLoad() }()
-	select {
-	case <-ctx.Done():
+	if err := loadUntil(ctx, p.firstLoad); ctx.Err() != nil {
 		return nil
-	case err := <-loaded:
-		if err != nil {
-			return err
-		}
+	} else if err != nil {
+		return err
 	}
 	running.Go(func() {
 		footprint.ReleaseMemory(ctx, footprint.LittleCPU, func(err error) {
@@ -185,7 +179,20 @@ func (p *program) run(ctx context.Context) error {
 	return nil
 }
 
-// stopPatience is how long components may take to stop, and a configuration to be loaded meanwhile.
+// loadUntil loads a configuration, and returns the error. It returns early when ctx is done: a component that asks
+// another machine when it is built may get no answer, and the program ends all the same.
+func loadUntil(ctx context.Context, load func() error) error {
+	loaded := make(chan error, 1)
+	go func() { loaded <- load() }()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-loaded:
+		return err
+	}
+}
+
+// stopPatience bounds the time that the components and an unfinished load get to stop.
 const stopPatience = river.DefaultStopTimeout + 1200*time.Millisecond
 
 // waitFor waits until the components have stopped.
@@ -221,16 +228,7 @@ func (p *program) reloadOnSignals(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-hangups:
-			reloaded := make(chan struct{})
-			go func() {
-				defer close(reloaded)
-				_ = p.reload() // logged
-			}()
-			select {
-			case <-ctx.Done():
-				return
-			case <-reloaded:
-			}
+			_ = loadUntil(ctx, p.reload) // logged
 		}
 	}
 }
