@@ -272,11 +272,17 @@ func (s stacksOf) check(t testing.TB, all []lab.Stack, dir string, kernel map[st
 func (s stacksOf) lacks(t testing.TB, all []lab.Stack, dir string, kernel map[string]bool) (problems []string) {
 	t.Helper()
 	form, symbols := s.expand("^(?:"+s.form+")$"), s.symbols(t, dir)
-	spent := map[string]int64{}
+	parts, spent := map[string]*regexp.Regexp{}, map[string]int64{}
+	for part := range s.ofSlot {
+		parts[part] = s.expand(part)
+	}
 	for _, found := range all {
 		text := s.text(found.Frames[1:firstKernelFrame(found, kernel)], symbols)
-		for part := range s.ofSlot {
-			if form.MatchString(text) && s.expand(part).MatchString(text) {
+		if !form.MatchString(text) {
+			continue
+		}
+		for part, pattern := range parts {
+			if pattern.MatchString(text) {
 				spent[part] += found.Value
 			}
 		}
