@@ -180,8 +180,8 @@ func (a *Analysis) back() {
 	}
 }
 
-// pass propagates states backward once, and reports whether any state changed. Passes after the first one leave out the
-// instructions whose next states are those of the pass before.
+// pass propagates states backward once, and reports whether any state changed. Passes after the first one only look at
+// the instructions that are due.
 func (a *Analysis) pass(pass uint8) bool {
 	news := false
 	for i := len(a.code) - 1; i >= 0; i-- {
@@ -200,8 +200,8 @@ func (a *Analysis) pass(pass uint8) bool {
 	return news
 }
 
-// isDue reports whether a state on which the state before instruction i depends has changed since the pass before pass
-// looked at it: the next instruction's in this pass, or that of the target of a jump backward in the pass before.
+// isDue reports whether the state before instruction i may change in a pass: the next instruction's state has changed
+// in this pass, or the state at the target of a jump has changed in this pass or in the previous one.
 func (a *Analysis) isDue(i int, pass uint8) bool {
 	if i+1 < len(a.passed) && a.passed[i+1] == pass {
 		return true

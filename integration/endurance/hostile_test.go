@@ -20,7 +20,7 @@ import (
 
 // What the profiler may use on a host with hostile users.
 const (
-	hostileCPU    = 0.06             // of one CPU: twice what it takes on the CPUs tried, which are of different speed
+	hostileCPU    = 0.06             // of one CPU; an AMD EPYC of family 26 takes half of it
 	otherCPU      = 0.04             // of the CPU use of programs outside this test, which it also profiles
 	hostileStart  = 10 * time.Second // of CPU time, to examine all that exists once, ...
 	startShare    = 0.15             // ... and of each later CPU second, for all else that starts on a busy host
