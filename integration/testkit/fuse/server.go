@@ -91,6 +91,15 @@ func (s *Server) Hang(t testing.TB) {
 	}
 }
 
+// KeepCache has the kernel keep the cached pages of a file that is opened again. Without it, a program whose file is
+// opened again waits for the server before it runs on.
+func (s *Server) KeepCache(t testing.TB) {
+	t.Helper()
+	if err := s.tell("keep"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Answer resumes answering, including the requests received in the meantime.
 func (s *Server) Answer(t testing.TB) {
 	t.Helper()

@@ -2,10 +2,11 @@
 //
 //	hangfs MOUNTPOINT FOLDER
 //
-// Each line of its input is a command, "hang" or "answer", and the command confirms each with a line. While it hangs it
-// receives requests without answering, like a server whose network is down: no signal ends the wait for an answer then,
-// not even SIGKILL. The command ends at the end of its input; waiting processes then get an error. It speaks the
-// kernel's protocol itself (Linux, include/uapi/linux/fuse.h), because libraries for the protocol always answer.
+// Each line of its input is a command, "hang", "answer" or "keep", and hangfs confirms each with a line. While it hangs
+// it receives requests without answering, like a server whose network is down: no signal ends the wait for an answer
+// then, not even SIGKILL. After "keep", the kernel keeps the cached pages of a file that is opened again; it drops them
+// otherwise. The command ends at the end of its input; waiting processes then get an error. It speaks the kernel's
+// protocol itself (Linux, include/uapi/linux/fuse.h), because libraries for the protocol always answer.
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// server serves a root directory with files. The kernel caches none of its answers.
+// server serves a root directory with files. The kernel caches no answer but the content of files.
 type server struct {
 	fd    int
 	files []file
@@ -29,6 +30,7 @@ type server struct {
 	mu    sync.Mutex
 	hangs bool
 	kept  [][]byte // requests received while it hangs
+	open  uint32   // flags of the answer to an open; FOPEN_ of the kernel
 }
 
 type file struct {
@@ -49,7 +51,12 @@ func main() {
 	go s.serve()
 	fmt.Println("mounted")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		s.tell(in.Text() == "hang")
+		switch in.Text() {
+		case "keep":
+			s.keepCache()
+		default:
+			s.tell(in.Text() == "hang")
+		}
 		fmt.Println(in.Text())
 	}
 }
@@ -119,6 +126,14 @@ func (s *server) tell(hang bool) {
 	}
 }
 
+// keepCache has the kernel keep the cached pages of files that are opened again.
+func (s *server) keepCache() {
+	const keepCache = 1 << 1 // FOPEN_KEEP_CACHE
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = keepCache
+}
+
 // Operations with an answer; enum fuse_opcode.
 const (
 	opLookup      = 1
@@ -163,7 +178,11 @@ func (s *server) answer(request []byte) {
 		s.reply(unique, unix.ENOENT, nil)
 	case opGetattr:
 		s.reply(unique, 0, append(make([]byte, 16), s.attr(node)...))
-	case opOpen, opOpendir:
+	case opOpen:
+		out := make([]byte, 16)
+		order.PutUint32(out[8:], s.open)
+		s.reply(unique, 0, out)
+	case opOpendir:
 		s.reply(unique, 0, make([]byte, 16))
 	case opRead:
 		s.reply(unique, 0, s.read(node, order.Uint64(body[8:]), order.Uint32(body[16:])))
