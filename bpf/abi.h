@@ -388,7 +388,7 @@ struct program {
 	__u32 unused;
 };
 
-/* How the reading of a chain ended; ebpf/runtime has the same numbers. */
+/* How the reading of a chain ended; ebpf/language has the same numbers. */
 enum chain_end {
 	CHAIN_NONE = 0, /* none was read */
 	CHAIN_WHOLE = 1, /* the last frame has no caller */
@@ -426,7 +426,7 @@ enum sample_flags {
 	SAMPLE_PRECAUTION = 128, /* as SAMPLE_FROM_LEAF, but only in case the walk used old mappings */
 };
 
-/* The kinds of samples; ebpf/kind has the same numbers. */
+/* The kinds of samples; flame/kind has the same numbers. */
 enum sample_kind {
 	KIND_CPU = 0,
 	KIND_PAGE_FAULTS = 2,

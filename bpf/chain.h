@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Walks a chain: the frames that an interpreter keeps of a thread, from the leaf on. The layout of the data is itself
- * data (struct interpreter), from user space, which knows the language. ebpf/runtime/chain has the same steps in Go.
+ * data (struct interpreter), from user space, which knows the language. ebpf/language/chain has the same steps in Go.
  *
  * Besides the functions of unwinder.h, the including file defines
  *   thread_pointer()   of the current thread

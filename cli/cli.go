@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headwater/headwater/ebpf/printable"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // Execute runs the command that the arguments of the process select, prints its error if it fails, and returns the exit

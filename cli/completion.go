@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwater/headwater/cli/internal/containers"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // completionCommand replaces cobra's own command, whose help is long and whose errors have another exit code.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/headwater/headwater/cli/internal/jsonout"
 	"github.com/headwater/headwater/cli/internal/profilefile"
-	"github.com/headwater/headwater/ebpf/compare"
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/compare"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // diffFlags are the flags of the command diff.

@@ -8,8 +8,8 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/cli/internal/outfile"
-	"github.com/headwater/headwater/ebpf/compare"
-	"github.com/headwater/headwater/ebpf/flameview"
+	"github.com/headwater/headwater/flame/compare"
+	"github.com/headwater/headwater/flame/view"
 )
 
 // write writes the flame graph.
@@ -29,10 +29,10 @@ func (f *diffFlags) write(r *compare.Report, base, after []*profile.Profile, nam
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Discard()) }()
-	about := flameview.About{Title: names[0] + " and " + names[1], Notes: []string{
+	about := view.About{Title: names[0] + " and " + names[1], Notes: []string{
 		sideNote("before", r, &r.Base), sideNote("after", r, &r.New), conclusion(r, f),
 	}}
-	if err := flameview.Write(file, about, flame.Tree(), nil); err != nil {
+	if err := view.Write(file, about, flame.Tree(), nil); err != nil {
 		return err
 	}
 	return file.Keep()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 func runDiff(args ...string) (out string, code int, err error) {
@@ -136,7 +136,7 @@ func TestDiffHTML(t *testing.T) {
 	_, data, _ := bytes.Cut(text, []byte(`id="flame-data">`))
 	data, _, found := bytes.Cut(data, []byte("</script>"))
 	require.True(t, found)
-	var tree trie.Tree
+	var tree tree.Tree
 	require.NoError(t, json.Unmarshal(data, &tree))
 	require.Equal(t, "run", tree.Diff.Per)
 	require.Equal(t, []int64{83, 83, 60, 23}, tree.Nodes.Total) // hundreds

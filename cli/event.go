@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/source/probe"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // event is the value of --event: the kind of samples.

@@ -18,8 +18,8 @@ import (
 	"github.com/headwater/headwater/cli/internal/fresh"
 	"github.com/headwater/headwater/cli/internal/mcpserver"
 	"github.com/headwater/headwater/cli/internal/stacks"
-	"github.com/headwater/headwater/ebpf/compare"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/flame/compare"
 )
 
 // mcpFlags are the flags of the command mcp.

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/cli/internal/profilefile"
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // hostileName is what a program may call itself and its functions: it sets a terminal's title and color, turns the

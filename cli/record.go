@@ -18,11 +18,11 @@ import (
 	"github.com/headwater/headwater/cli/internal/digest"
 	"github.com/headwater/headwater/cli/internal/outfile"
 	"github.com/headwater/headwater/cli/internal/summary"
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/footprint"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/printable"
+	"github.com/headwater/headwater/ebpf/host/footprint"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 func recordCommand() *cobra.Command {

@@ -12,12 +12,12 @@ import (
 
 	"github.com/headwater/headwater/cli/internal/containers"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/heap"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/numa"
+	"github.com/headwater/headwater/ebpf/host/numa"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // samplingFlags are the flags for sampling: the selection, and how to sample.

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headwater/headwater/component/pyroscope/write"
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 const serviceName = "service_name"

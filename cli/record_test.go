@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/cli/internal/summary"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/numa"
+	"github.com/headwater/headwater/ebpf/host/numa"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // TestRecordRefuses: invalid flags are refused before the recording starts.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwater/headwater/cli/internal/profilefile"
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // reportFlags are the flags of the command report.

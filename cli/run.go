@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwater/headwater/component/all"
-	"github.com/headwater/headwater/ebpf/footprint"
-	"github.com/headwater/headwater/ebpf/footprint/early"
+	"github.com/headwater/headwater/ebpf/host/footprint"
+	"github.com/headwater/headwater/ebpf/host/footprint/early"
 	"github.com/headwater/headwater/river"
 )
 

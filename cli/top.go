@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headwater/headwater/cli/internal/top"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/printable"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // topFlags are the flags of the command top.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/cli/internal/listing"
-	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/unwind/ehframe/ehtest"
 )
 
 // unwindTable runs the command and returns its output.

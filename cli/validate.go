@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwater/headwater/component/all"
-	"github.com/headwater/headwater/ebpf/printable"
+	"github.com/headwater/headwater/flame/printable"
 	"github.com/headwater/headwater/river"
 )
 

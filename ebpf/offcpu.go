@@ -5,12 +5,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/common/counter"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/offcpu"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/offcpu"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // Limits of the rate of OffCPU, in passes a second.

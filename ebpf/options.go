@@ -7,14 +7,14 @@ package ebpf
 import (
 	"fmt"
 
-	"github.com/headwater/headwater/ebpf/heap"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/probe"
-	"github.com/headwater/headwater/ebpf/probing"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/heap"
+	"github.com/headwater/headwater/ebpf/source/probe"
+	"github.com/headwater/headwater/ebpf/source/probing"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // CommMode says where a process's name (its comm) goes in the profile.

@@ -3,13 +3,13 @@ package ebpf
 import (
 	"slices"
 
-	"github.com/headwater/headwater/ebpf/counter"
-	"github.com/headwater/headwater/ebpf/heap"
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/offcpu"
-	"github.com/headwater/headwater/ebpf/probing"
+	"github.com/headwater/headwater/ebpf/common/counter"
+	"github.com/headwater/headwater/ebpf/common/limit"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/heap"
+	"github.com/headwater/headwater/ebpf/source/offcpu"
+	"github.com/headwater/headwater/ebpf/source/probing"
 )
 
 // SamplerStats count samples, and the data by which their stacks are unwound.

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/discovery/targetgroup"
-
-	"github.com/headwater/headwater/ebpf/order"
 )
 
 // Target is a target that a component has found: a set of labels. Labels with the prefix "__" are internal.
@@ -53,7 +51,7 @@ func (g groups) targets() []Target {
 			}
 			targets = append(targets, target)
 		}
-		order.Stable(targets[first:], compareTargets)
+		slices.SortStableFunc(targets[first:], compareTargets)
 	}
 	return targets
 }

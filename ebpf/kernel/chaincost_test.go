@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // The sizes of CPython 3.11's data of a call with four variables, and of a code object with a short body.
@@ -21,17 +21,17 @@ const (
 
 // pythonSpec reads frames as the Spec of CPython 3.11 does: 40 bytes of each frame, and 72 of a code object that the
 // frame before did not have.
-func pythonSpec(first uint64) *runtime.Spec {
-	return &runtime.Spec{Chain: &runtime.Chain{
-		Start: []runtime.Step{{Op: runtime.Absolute, Offset: int64(first)}, {Op: runtime.Load}},
-		Frame: runtime.Layout{
-			Blocks:   []runtime.Block{{Offset: 32, Bytes: 40}, {At: runtime.Word{Mask: ^uint64(7)}, Offset: 72, Bytes: 72}},
-			Words:    []runtime.Word{{Offset: 0}, {Offset: 24}, {Offset: 16}, {Offset: 32}},
+func pythonSpec(first uint64) *language.Spec {
+	return &language.Spec{Chain: &language.Chain{
+		Start: []language.Step{{Op: language.Absolute, Offset: int64(first)}, {Op: language.Load}},
+		Frame: language.Layout{
+			Blocks:   []language.Block{{Offset: 32, Bytes: 40}, {At: language.Word{Mask: ^uint64(7)}, Offset: 72, Bytes: 72}},
+			Words:    []language.Word{{Offset: 0}, {Offset: 24}, {Offset: 16}, {Offset: 32}},
 			CodeMask: ^uint64(7),
-			Cookie:   []runtime.Word{{Block: 1}, {Block: 1, Offset: 40}, {Block: 1, Offset: 56}, {Block: 1, Offset: 64}},
-			Texts:    []runtime.Text{{At: runtime.Word{Block: 1, Offset: 40}, Bytes: 184}},
+			Cookie:   []language.Word{{Block: 1}, {Block: 1, Offset: 40}, {Block: 1, Offset: 56}, {Block: 1, Offset: 64}},
+			Texts:    []language.Text{{At: language.Word{Block: 1, Offset: 40}, Bytes: 184}},
 		},
-		Next: runtime.Next{Word: 2},
+		Next: language.Next{Word: 2},
 	}}
 }
 

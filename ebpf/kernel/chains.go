@@ -5,22 +5,22 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // Chain holds the frames of a sample that an interpreter keeps itself.
 type Chain struct {
 	Interpreter uint32 // its ID, see Tables.AddInterpreter; 0 if none
-	End         runtime.ChainEnd
-	Frames      []ChainFrame         // leaf first
-	Codes       []runtime.CodeObject // code objects that the kernel met for the first time
-	words       []uint64             // the Words of all Frames, one after the other
+	End         language.ChainEnd
+	Frames      []ChainFrame          // leaf first
+	Codes       []language.CodeObject // code objects that the kernel met for the first time
+	words       []uint64              // the Words of all Frames, one after the other
 }
 
 // ChainFrame is a frame of a Chain.
 type ChainFrame struct {
 	Words  []uint64 // one for each word of the layout
-	Cookie uint64   // of its code object, see runtime.Fold
+	Cookie uint64   // of its code object, see language.Fold
 }
 
 // CopyFrom makes c a copy of from that shares no memory with it.
@@ -84,7 +84,7 @@ func (c *Chain) decodeCodes(b []byte, codes int) error {
 		if len(b) < 8*codeHead {
 			return errChain
 		}
-		code := runtime.CodeObject{Address: le.Uint64(b), Cookie: le.Uint64(b[8:])}
+		code := language.CodeObject{Address: le.Uint64(b), Cookie: le.Uint64(b[8:])}
 		lengths, room := le.Uint64(b[16:]), le.Uint64(b[24:])
 		b = b[8*codeHead:]
 		words := int(room & 0xff)
@@ -98,7 +98,7 @@ func (c *Chain) decodeCodes(b []byte, codes int) error {
 		texts := int(room >> 8 & 0xff)
 		for i := range texts {
 			length, has := int(lengths>>(16*i)&0xffff), 8*int(room>>(16+8*i)&0xff)
-			if i >= runtime.MaxTexts || length > has || has > len(b) {
+			if i >= language.MaxTexts || length > has || has > len(b) {
 				return errChain
 			}
 			code.Text = append(code.Text, b[:length:length])

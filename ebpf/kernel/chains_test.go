@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	goruntime "runtime"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/testkit"
 )
@@ -55,29 +55,29 @@ func (a *arena) text(s string) uint64 {
 
 // testSpec finds frames in a list of threads: {next, thread ID, first frame}, of frames
 // {caller, code, ip, flags} and code objects {name, number, number}.
-func testSpec(list uint64) *runtime.Spec {
-	return &runtime.Spec{Chain: &runtime.Chain{
-		Start: []runtime.Step{{Op: runtime.Absolute, Offset: int64(list)}, {Op: runtime.Load}},
-		Find:  &runtime.Find{Word: 8, To: runtime.ByTID, Next: 0},
-		Then:  []runtime.Step{{Op: runtime.Load, Offset: 16}},
-		Frame: runtime.Layout{
-			Blocks: []runtime.Block{{Bytes: 32}, {At: runtime.Word{Offset: 8}, Bytes: 24}},
-			Words: []runtime.Word{
+func testSpec(list uint64) *language.Spec {
+	return &language.Spec{Chain: &language.Chain{
+		Start: []language.Step{{Op: language.Absolute, Offset: int64(list)}, {Op: language.Load}},
+		Find:  &language.Find{Word: 8, To: language.ByTID, Next: 0},
+		Then:  []language.Step{{Op: language.Load, Offset: 16}},
+		Frame: language.Layout{
+			Blocks: []language.Block{{Bytes: 32}, {At: language.Word{Offset: 8}, Bytes: 24}},
+			Words: []language.Word{
 				{Offset: 0}, {Offset: 8}, {Offset: 16}, {Offset: 24, Mask: 0xff}, {Block: 1, Offset: 8},
 			},
 			Code: 1,
-			Cookie: []runtime.Word{
+			Cookie: []language.Word{
 				{Block: 1, Offset: 8}, {Block: 1, Offset: 16},
 			},
-			Texts: []runtime.Text{{At: runtime.Word{Block: 1}, Bytes: 24}},
+			Texts: []language.Text{{At: language.Word{Block: 1}, Bytes: 24}},
 		},
-		Next: runtime.Next{Word: 0},
-		Stop: &runtime.Test{Word: 3, Mask: 0x0f, Value: 9},
+		Next: language.Next{Word: 0},
+		Stop: &language.Test{Word: 3, Mask: 0x0f, Value: 9},
 	}}
 }
 
 // setInterpreter gives this process an interpreter.
-func setInterpreter(t testing.TB, p *Profiler, s *runtime.Spec) (id uint32) {
+func setInterpreter(t testing.TB, p *Profiler, s *language.Spec) (id uint32) {
 	t.Helper()
 	number, id, err := p.Tables().AddInterpreter(s)
 	if err != nil {
@@ -101,7 +101,7 @@ func setInterpreter(t testing.TB, p *Profiler, s *runtime.Spec) (id uint32) {
 
 // burnLocked runs on a thread of its own, whose ID it sends first.
 func burnLocked(tid chan<- uint32, stop <-chan struct{}) {
-	goruntime.LockOSThread()
+	runtime.LockOSThread()
 	tid <- uint32(unix.Gettid())
 	burn(stop)
 }
@@ -124,7 +124,7 @@ func TestChain(t *testing.T) {
 	for i := range uint64(depth) {
 		code := memory.words(memory.text(fmt.Sprintf("function_%d", i%8)), i%8, 1000+i%8)
 		caller = memory.words(caller, code, 7*i, 0xff00|i%4)
-		want = append(want, wanted{code, 7 * i, i % 4, i % 8, runtime.Fold([]uint64{i % 8, 1000 + i%8})})
+		want = append(want, wanted{code, 7 * i, i % 4, i % 8, language.Fold([]uint64{i % 8, 1000 + i%8})})
 	}
 	slices.Reverse(want)
 	other := memory.words(0, 1, 0)
@@ -145,9 +145,9 @@ func TestChain(t *testing.T) {
 				return
 			}
 			mine++
-			if s.Chain.End != runtime.ChainWhole || len(s.Chain.Frames) != depth {
+			if s.Chain.End != language.ChainWhole || len(s.Chain.Frames) != depth {
 				t.Fatalf("a chain of %d frames ended as %s, want %d, %s", len(s.Chain.Frames), s.Chain.End, depth,
-					runtime.ChainWhole)
+					language.ChainWhole)
 			}
 			for i, f := range s.Chain.Frames {
 				got := wanted{f.Words[1], f.Words[2], f.Words[3], f.Words[4], f.Cookie}
@@ -156,7 +156,7 @@ func TestChain(t *testing.T) {
 				}
 			}
 			for _, c := range s.Chain.Codes {
-				if c.Cookie != runtime.Fold(c.Words) {
+				if c.Cookie != language.Fold(c.Words) {
 					t.Errorf("code object 0x%x has cookie 0x%x of words %d", c.Address, c.Cookie, c.Words)
 				}
 				named[c.Address] = string(c.Text[0][:10])
@@ -176,7 +176,7 @@ func TestChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Chains[runtime.ChainWhole] < uint64(mine) || c.ChainFrames < uint64(mine*depth) || c.CodesNamed < depth {
+	if c.Chains[language.ChainWhole] < uint64(mine) || c.ChainFrames < uint64(mine*depth) || c.CodesNamed < depth {
 		t.Errorf("counters %+v do not show %d chains of %d frames", c, mine, depth)
 	}
 }

@@ -3,7 +3,7 @@ package kernel
 import (
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // cpuTime holds the times of a sampled CPU, counted from an arbitrary point in the past.

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // events are the perf events of one kind, one for each CPU and for all tasks. Each takes a sample after every period

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/flame/kind"
 	"github.com/headwater/headwater/integration/testkit"
 )
 

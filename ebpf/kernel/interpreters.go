@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -35,7 +35,7 @@ const interpreterRest = time.Second
 
 // AddInterpreter stores an interpreter for the BPF programs. number, valid until RemoveInterpreter, is for
 // unwind.Process; samples carry id, which is never reused.
-func (x *interpreters) AddInterpreter(s *runtime.Spec) (number uint16, id uint32, err error) {
+func (x *interpreters) AddInterpreter(s *language.Spec) (number uint16, id uint32, err error) {
 	if err := s.Check(); err != nil {
 		return 0, 0, err
 	}
@@ -88,7 +88,7 @@ func programKey(p unwind.Program) profilerProgramKey {
 
 const noWord = 255 // NO_WORD of bpf/abi.h
 
-func encodeInterpreter(s *runtime.Spec) (v profilerInterpreter) {
+func encodeInterpreter(s *language.Spec) (v profilerInterpreter) {
 	c := s.Chain
 	encodeFrozen(&v, s.Frozen)
 	v.Next, v.Stop = noWord, noWord
@@ -101,7 +101,7 @@ func encodeInterpreter(s *runtime.Spec) (v profilerInterpreter) {
 		return v
 	}
 	v.StartCount, v.StepCount = uint8(len(c.Start)), uint8(len(c.Start)+len(c.Then))
-	for i, step := range append(append([]runtime.Step{}, c.Start...), c.Then...) {
+	for i, step := range append(append([]language.Step{}, c.Start...), c.Then...) {
 		v.Steps[i].Offset, v.Steps[i].Scale, v.Steps[i].Limit, v.Steps[i].Op =
 			step.Offset, step.Scale, step.Limit, uint64(step.Op)
 	}
@@ -120,7 +120,7 @@ func encodeInterpreter(s *runtime.Spec) (v profilerInterpreter) {
 	return v
 }
 
-func encodeFrozen(v *profilerInterpreter, f *runtime.Frozen) {
+func encodeFrozen(v *profilerInterpreter, f *language.Frozen) {
 	if f == nil {
 		return
 	}
@@ -139,7 +139,7 @@ func encodeFrozen(v *profilerInterpreter, f *runtime.Frozen) {
 	}
 }
 
-func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {
+func encodeLayout(v *profilerInterpreter, l *language.Layout) {
 	out := &v.Frame
 	out.BlockCount, out.WordCount = uint8(len(l.Blocks)), uint8(len(l.Words))
 	out.CookieCount, out.TextCount = uint8(len(l.Cookie)), uint8(len(l.Texts))
@@ -163,7 +163,7 @@ func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {
 }
 
 // encodeWords encodes the words of a layout. Unused entries have the block of the last word, and a mask of 0.
-func encodeWords(out []profilerBlockWord, words []runtime.Word) {
+func encodeWords(out []profilerBlockWord, words []language.Word) {
 	for i := range out {
 		if i < len(words) {
 			out[i].At, out[i].Mask = uint32(words[i].Offset), allIfZero(words[i].Mask)
@@ -174,7 +174,7 @@ func encodeWords(out []profilerBlockWord, words []runtime.Word) {
 	}
 }
 
-func wordNumber(w runtime.Word) uint64 {
+func wordNumber(w language.Word) uint64 {
 	return uint64(w.Block)*uint64(profilerLimitsBLOCK_WORDS) + uint64(w.Offset)/8
 }
 

@@ -8,15 +8,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	goruntime "runtime"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
@@ -26,7 +26,7 @@ import (
 // the interpreter of a Spec. It returns the names of the first code objects of a chain, leaf first: of a sample that
 // has the wanted ones, or else of the last sample. Callers of these functions have no name, or a name elsewhere.
 func interpretedBy(
-	t *testing.T, spec func(*exec.Cmd) []*runtime.Spec, want []string, command ...string,
+	t *testing.T, spec func(*exec.Cmd) []*language.Spec, want []string, command ...string,
 ) (got []string) {
 	t.Helper()
 	p := load(t)
@@ -61,7 +61,7 @@ func interpretedBy(
 				if s.Chain.Interpreter != id || slices.Equal(got, want) {
 					return
 				}
-				if samples++; s.Chain.End == runtime.ChainWhole {
+				if samples++; s.Chain.End == language.ChainWhole {
 					got = namesOf(&s.Chain, named)
 					got = got[:min(len(got), len(want))]
 				}
@@ -79,7 +79,7 @@ func interpretedBy(
 }
 
 // interpret gives a process an interpreter.
-func interpret(t *testing.T, p *Profiler, pid uint32, s *runtime.Spec) (id uint32) {
+func interpret(t *testing.T, p *Profiler, pid uint32, s *language.Spec) (id uint32) {
 	t.Helper()
 	number, id, err := p.Tables().AddInterpreter(s)
 	if err != nil {
@@ -158,28 +158,28 @@ func globalOf(t *testing.T, pid int, file, symbol string) uint64 {
 // is the first of a list of frames, which point to functions, which point to their names.
 func TestChainOfPHP(t *testing.T) {
 	needLanguage(t, "php", "objdump")
-	if goruntime.GOARCH != "amd64" {
+	if runtime.GOARCH != "amd64" {
 		t.Skip("the test reads x86-64 instructions")
 	}
 	program, err := filepath.EvalSymlinks(lookPath(t, "php"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := func(cmd *exec.Cmd) []*runtime.Spec {
+	spec := func(cmd *exec.Cmd) []*language.Spec {
 		globals := globalOf(t, cmd.Process.Pid, program, "executor_globals")
-		name := runtime.Word{Block: 1, Offset: 0}
-		return []*runtime.Spec{{Chain: &runtime.Chain{
-			Start: []runtime.Step{
-				{Op: runtime.Absolute, Offset: int64(globals)}, {Op: runtime.Load, Offset: currentExecuteData(t, program)},
+		name := language.Word{Block: 1, Offset: 0}
+		return []*language.Spec{{Chain: &language.Chain{
+			Start: []language.Step{
+				{Op: language.Absolute, Offset: int64(globals)}, {Op: language.Load, Offset: currentExecuteData(t, program)},
 			},
-			Frame: runtime.Layout{
-				Blocks: []runtime.Block{{Bytes: 56}, {At: runtime.Word{Offset: 24}, Offset: 8, Bytes: 8}},
-				Words:  []runtime.Word{{Offset: 24}, {Offset: 48}},
+			Frame: language.Layout{
+				Blocks: []language.Block{{Bytes: 56}, {At: language.Word{Offset: 24}, Offset: 8, Bytes: 8}},
+				Words:  []language.Word{{Offset: 24}, {Offset: 48}},
 				Code:   0,
-				Cookie: []runtime.Word{name},
-				Texts:  []runtime.Text{{At: name, Offset: 24, Bytes: 32}}, // zend_string.val
+				Cookie: []language.Word{name},
+				Texts:  []language.Text{{At: name, Offset: 24, Bytes: 32}}, // zend_string.val
 			},
-			Next: runtime.Next{Word: 1},
+			Next: language.Next{Word: 1},
 		}}}
 	}
 	const script = `function leaf_php() { echo "deep\n"; while (true) { $x = 1; } }
@@ -228,10 +228,10 @@ func TestChainOfRuby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if goruntime.GOARCH != "amd64" || !strings.HasPrefix(string(version), "3.1.") {
-		t.Skipf("the test knows ruby 3.1 on x86-64, this is %s on %s", version, goruntime.GOARCH)
+	if runtime.GOARCH != "amd64" || !strings.HasPrefix(string(version), "3.1.") {
+		t.Skipf("the test knows ruby 3.1 on x86-64, this is %s on %s", version, runtime.GOARCH)
 	}
-	spec := func(cmd *exec.Cmd) (specs []*runtime.Spec) {
+	spec := func(cmd *exec.Cmd) (specs []*language.Spec) {
 		library := mappedFile(t, cmd.Process.Pid, "libruby-3.1.so")
 		variable := globalOf(t, cmd.Process.Pid, library, "ruby_current_ec")
 		for module := int64(1); module < 6; module++ { // which one libruby is
@@ -267,30 +267,30 @@ func mappedFile(t *testing.T, pid int, name string) string {
 
 // rubySpec describes how ruby 3.1 keeps frames (vm_core.h): control frames of {pc, sp, iseq, self, ep, block, bp,
 // jit_return}, callers after their callees; *ep has the kind of frame. The outermost is a dummy.
-func rubySpec(module, variable int64) *runtime.Spec {
+func rubySpec(module, variable int64) *language.Spec {
 	const (
 		dummy, kind = 0x79990001, 0x7fff0001
 		frameBytes  = 64
 	)
-	label := runtime.Word{Block: 2, Offset: 16}
-	return &runtime.Spec{Chain: &runtime.Chain{
-		Start: []runtime.Step{
-			{Op: runtime.ThreadPointer, Offset: 8}, {Op: runtime.Load}, // the dtv
-			{Op: runtime.Load, Offset: 16 * module}, {Op: runtime.Load, Offset: variable},
-			{Op: runtime.Load, Offset: 16}, // ec->cfp
+	label := language.Word{Block: 2, Offset: 16}
+	return &language.Spec{Chain: &language.Chain{
+		Start: []language.Step{
+			{Op: language.ThreadPointer, Offset: 8}, {Op: language.Load}, // the dtv
+			{Op: language.Load, Offset: 16 * module}, {Op: language.Load, Offset: variable},
+			{Op: language.Load, Offset: 16}, // ec->cfp
 		},
-		Frame: runtime.Layout{
-			Blocks: []runtime.Block{
-				{Bytes: frameBytes}, {At: runtime.Word{Offset: 16}, Bytes: 24}, // iseq
-				{At: runtime.Word{Block: 1, Offset: 16}, Offset: 64, Bytes: 32}, // its body's location
-				{At: runtime.Word{Offset: 32}, Bytes: 8},
+		Frame: language.Layout{
+			Blocks: []language.Block{
+				{Bytes: frameBytes}, {At: language.Word{Offset: 16}, Bytes: 24}, // iseq
+				{At: language.Word{Block: 1, Offset: 16}, Offset: 64, Bytes: 32}, // its body's location
+				{At: language.Word{Offset: 32}, Bytes: 8},
 			},
-			Words:  []runtime.Word{{Offset: 16}, {Block: 3}},
+			Words:  []language.Word{{Offset: 16}, {Block: 3}},
 			Code:   0,
-			Cookie: []runtime.Word{label},
-			Texts:  []runtime.Text{{At: label, Offset: 16, Bytes: 24}}, // of a short string
+			Cookie: []language.Word{label},
+			Texts:  []language.Text{{At: label, Offset: 16, Bytes: 24}}, // of a short string
 		},
-		Next: runtime.Next{Word: -1, Offset: frameBytes},
-		Stop: &runtime.Test{Word: 1, Mask: kind, Value: dummy},
+		Next: language.Next{Word: -1, Offset: frameBytes},
+		Stop: &language.Test{Word: 1, Mask: kind, Value: dummy},
 	}}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // Profiler is the loaded BPF side, which samples after Start.
@@ -60,7 +60,7 @@ type Counters struct {
 
 	Outcomes [unwind.NumOutcomes]uint64
 
-	Chains       [runtime.NumChainEnds]uint64 // chains of interpreters' frames, by how they ended
+	Chains       [language.NumChainEnds]uint64 // chains of interpreters' frames, by how they ended
 	ChainFrames  uint64
 	CodesNamed   uint64 // new code objects that samples name
 	CodesUnnamed uint64 // new code objects that came too fast one after another

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/chain"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/chain"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -31,7 +31,7 @@ type chainCase struct {
 
 type chainResult struct {
 	End, Frames uint64
-	Words       [chainFrames][runtime.MaxWords + 1]uint64
+	Words       [chainFrames][language.MaxWords + 1]uint64
 }
 
 // Read is chain.Memory.
@@ -77,16 +77,16 @@ func (r chainMaker) mask() uint64 {
 	return 0
 }
 
-func (r chainMaker) steps(n int) (steps []runtime.Step) {
+func (r chainMaker) steps(n int) (steps []language.Step) {
 	for range n {
-		s := runtime.Step{Op: runtime.Load, Offset: int64(r.IntN(5) * 8), Scale: uint32(r.IntN(4) * 8)}
+		s := language.Step{Op: language.Load, Offset: int64(r.IntN(5) * 8), Scale: uint32(r.IntN(4) * 8)}
 		if s.Limit = r.Uint32(); r.IntN(3) == 0 {
-			s.Op = runtime.Op(1 + r.IntN(7))
+			s.Op = language.Op(1 + r.IntN(7))
 		}
-		if s.Op == runtime.Running {
-			s.Limit %= runtime.MaxSteps
+		if s.Op == language.Running {
+			s.Limit %= language.MaxSteps
 		}
-		if s.Op == runtime.Absolute {
+		if s.Op == language.Absolute {
 			s.Offset = int64(r.near())
 		}
 		steps = append(steps, s)
@@ -94,22 +94,22 @@ func (r chainMaker) steps(n int) (steps []runtime.Step) {
 	return steps
 }
 
-func (r chainMaker) word(l *runtime.Layout, blocks int) runtime.Word {
+func (r chainMaker) word(l *language.Layout, blocks int) language.Word {
 	b := r.IntN(blocks)
-	return runtime.Word{Block: b, Offset: r.IntN(l.Blocks[b].Bytes/8) * 8, Mask: r.mask()}
+	return language.Word{Block: b, Offset: r.IntN(l.Blocks[b].Bytes/8) * 8, Mask: r.mask()}
 }
 
-func (r chainMaker) layout() (l runtime.Layout) {
-	l.Blocks = []runtime.Block{{Bytes: 8 + r.IntN(8)*8, Offset: int64(r.IntN(3)*8) - 8}}
-	for len(l.Blocks) < 1+r.IntN(runtime.MaxBlocks) {
-		l.Blocks = append(l.Blocks, runtime.Block{
+func (r chainMaker) layout() (l language.Layout) {
+	l.Blocks = []language.Block{{Bytes: 8 + r.IntN(8)*8, Offset: int64(r.IntN(3)*8) - 8}}
+	for len(l.Blocks) < 1+r.IntN(language.MaxBlocks) {
+		l.Blocks = append(l.Blocks, language.Block{
 			At: r.word(&l, len(l.Blocks)), Bytes: 8 + r.IntN(16)*8, Offset: int64(r.IntN(5)*8) - 16,
 		})
 	}
-	for range 1 + r.IntN(runtime.MaxWords) {
+	for range 1 + r.IntN(language.MaxWords) {
 		l.Words = append(l.Words, r.word(&l, len(l.Blocks)))
 	}
-	for range r.IntN(runtime.MaxCookieWords + 1) {
+	for range r.IntN(language.MaxCookieWords + 1) {
 		l.Cookie = append(l.Cookie, r.word(&l, len(l.Blocks)))
 	}
 	l.Code = r.IntN(len(l.Words)+1) - 1
@@ -117,25 +117,25 @@ func (r chainMaker) layout() (l runtime.Layout) {
 }
 
 // spec returns a Spec that the kernel accepts.
-func (r chainMaker) spec() *runtime.Spec {
-	c := &runtime.Chain{Start: r.steps(r.IntN(3)), Frame: r.layout()}
-	first := runtime.Step{Op: runtime.ThreadPointer, Offset: int64(r.IntN(4) * 8)}
+func (r chainMaker) spec() *language.Spec {
+	c := &language.Chain{Start: r.steps(r.IntN(3)), Frame: r.layout()}
+	first := language.Step{Op: language.ThreadPointer, Offset: int64(r.IntN(4) * 8)}
 	if r.IntN(3) == 0 {
-		first.Op = runtime.Global
+		first.Op = language.Global
 	}
-	c.Start = append([]runtime.Step{first}, c.Start...)
+	c.Start = append([]language.Step{first}, c.Start...)
 	if r.IntN(3) == 0 {
-		c.Find = &runtime.Find{Word: int64(r.IntN(3) * 8), To: runtime.Owner(1 + r.IntN(2)), Next: int64(r.IntN(3) * 8)}
+		c.Find = &language.Find{Word: int64(r.IntN(3) * 8), To: language.Owner(1 + r.IntN(2)), Next: int64(r.IntN(3) * 8)}
 		c.Then = r.steps(r.IntN(3))
 	}
-	c.Next = runtime.Next{Word: r.IntN(len(c.Frame.Words)), Mask: r.mask(), Offset: int64(r.IntN(2) * 8)}
+	c.Next = language.Next{Word: r.IntN(len(c.Frame.Words)), Mask: r.mask(), Offset: int64(r.IntN(2) * 8)}
 	if r.IntN(4) == 0 {
-		c.Next = runtime.Next{Word: -1, Offset: int64(1+r.IntN(8)) * 8}
+		c.Next = language.Next{Word: -1, Offset: int64(1+r.IntN(8)) * 8}
 	}
 	if r.IntN(3) == 0 {
-		c.Stop = &runtime.Test{Word: r.IntN(len(c.Frame.Words)), Mask: 0x18, Value: uint64(r.IntN(4) * 8)}
+		c.Stop = &language.Test{Word: r.IntN(len(c.Frame.Words)), Mask: 0x18, Value: uint64(r.IntN(4) * 8)}
 	}
-	return &runtime.Spec{Chain: c}
+	return &language.Spec{Chain: c}
 }
 
 func (r chainMaker) fill(c *chainCase) {
@@ -160,7 +160,7 @@ func TestChainParity(t *testing.T) {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	r := chainMaker{rand.New(rand.NewPCG(3, 4)), 0x7ff0_0000_1000}
-	cases, specs := make([]chainCase, 5000), make([]*runtime.Spec, 5000)
+	cases, specs := make([]chainCase, 5000), make([]*language.Spec, 5000)
 	for i := range cases {
 		specs[i] = r.spec()
 		if err := specs[i].Check(); err != nil {
@@ -183,28 +183,28 @@ func TestChainParity(t *testing.T) {
 	if err := binary.Read(bytes.NewReader(out), binary.LittleEndian, results); err != nil {
 		t.Fatal(err)
 	}
-	ends, frames := map[runtime.ChainEnd]int{}, 0
+	ends, frames := map[language.ChainEnd]int{}, 0
 	for i := range cases {
 		want := walkInGo(specs[i].Chain, &cases[i])
 		if d := cmp.Diff(want, results[i]); d != "" {
 			t.Fatalf("case %d, %+v: -Go +C\n%s", i, *specs[i].Chain, d)
 		}
-		ends[runtime.ChainEnd(want.End)]++
+		ends[language.ChainEnd(want.End)]++
 		frames += int(want.Frames)
 	}
 	t.Logf("%d frames, ends %v", frames, ends)
-	if len(ends) < int(runtime.NumChainEnds)-1 || frames < len(cases) {
+	if len(ends) < int(language.NumChainEnds)-1 || frames < len(cases) {
 		t.Errorf("cases are too much alike: %d frames, ends %v", frames, ends)
 	}
 }
 
 // walkInGo does the same as testdata/chain.c.
-func walkInGo(c *runtime.Chain, m *chainCase) (out chainResult) {
+func walkInGo(c *language.Chain, m *chainCase) (out chainResult) {
 	end := chain.Walk(c, m.thread(), m, func(words []uint64, cookie uint64) {
 		to := &out.Words[out.Frames%chainFrames]
-		*to = [runtime.MaxWords + 1]uint64{}
+		*to = [language.MaxWords + 1]uint64{}
 		copy(to[:], words)
-		to[runtime.MaxWords] = cookie
+		to[language.MaxWords] = cookie
 		out.Frames++
 	})
 	out.End = uint64(end)

@@ -3,12 +3,12 @@ package kernel
 import (
 	"os"
 	"reflect"
-	goruntime "runtime"
+	"runtime"
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/testkit"
 )
@@ -72,7 +72,7 @@ func TestRuleCache(t *testing.T) {
 				if s.PID != self || !s.InUser || s.Time < since || len(s.User) == 0 {
 					return
 				}
-				if f := goruntime.FuncForPC(uintptr(s.User[0].Vaddr)); f == nil || f.Entry() != uintptr(from) {
+				if f := runtime.FuncForPC(uintptr(s.User[0].Vaddr)); f == nil || f.Entry() != uintptr(from) {
 					return
 				}
 				if n++; s.Outcome != outcome || s.User[0].Exe != exe {

@@ -10,9 +10,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // Sample is one sample as the kernel sent it. Slices are valid until the next
@@ -266,7 +266,7 @@ func (r *sampleReader) decode(b []byte) error {
 	out.FromLeaf, out.Finish = flags&profilerSampleFlagsSAMPLE_FROM_LEAF != 0, InKernel
 	body = out.readFrames(body, kernelFrames, userFrames)
 	out.Chain.Interpreter = u32(unsafe.Offsetof(s.Interpreter))
-	out.Chain.End = runtime.ChainEnd(b[unsafe.Offsetof(s.ChainEnd)])
+	out.Chain.End = language.ChainEnd(b[unsafe.Offsetof(s.ChainEnd)])
 	if err := out.Chain.decode(body[:runtimeBytes], int(b[unsafe.Offsetof(s.Codes)])); err != nil {
 		return err
 	}

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/chain"
-	"github.com/headwater/headwater/ebpf/tablestore"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/chain"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/unwind/tablestore"
 )
 
 // The numbers of ebpf/unwind and of bpf/abi.h are the same.
@@ -40,18 +40,18 @@ func TestSharedNumbers(t *testing.T) {
 		1800 + uint32(profilerRowPageStateROW_PAGE_RESIDENT): 1800 + tablestore.PageResident,
 		1900 + uint32(profilerRowPageMarkROW_PAGE_ACCESSED):  1900 + tablestore.PageAccessed,
 		uint32(profilerLimitsSLAB_WORDS):                     tablestore.SlabWords,
-		2100 + uint32(runtime.MaxSteps):                      2100 + uint32(profilerLimitsMAX_STEPS),
-		2200 + uint32(runtime.MaxBlocks):                     2200 + uint32(profilerLimitsMAX_BLOCKS),
-		2300 + uint32(runtime.MaxBlockBytes):                 2300 + 8*uint32(profilerLimitsBLOCK_WORDS),
-		2500 + uint32(runtime.MaxWords):                      2500 + uint32(profilerLimitsMAX_LAYOUT_WORDS),
-		2600 + uint32(runtime.MaxCookieWords):                2600 + uint32(profilerLimitsMAX_COOKIE_WORDS),
-		2700 + uint32(runtime.MaxTexts):                      2700 + uint32(profilerLimitsMAX_TEXTS),
-		2800 + uint32(runtime.MaxTextBytes):                  2800 + uint32(profilerLimitsMAX_TEXT_BYTES),
-		3000 + uint32(runtime.Absolute):                      3000 + uint32(profilerPathOpPATH_ABSOLUTE),
-		3100 + uint32(runtime.Index):                         3100 + uint32(profilerPathOpPATH_INDEX),
-		3200 + uint32(runtime.ByTID):                         3200 + uint32(profilerThreadOwnerOWNER_TID),
-		3300 + uint32(runtime.NumChainEnds):                  3300 + uint32(profilerChainEndCHAIN_ENDS),
-		3400 + uint32(runtime.ChainTooLong):                  3400 + uint32(profilerChainEndCHAIN_TOO_LONG),
+		2100 + uint32(language.MaxSteps):                     2100 + uint32(profilerLimitsMAX_STEPS),
+		2200 + uint32(language.MaxBlocks):                    2200 + uint32(profilerLimitsMAX_BLOCKS),
+		2300 + uint32(language.MaxBlockBytes):                2300 + 8*uint32(profilerLimitsBLOCK_WORDS),
+		2500 + uint32(language.MaxWords):                     2500 + uint32(profilerLimitsMAX_LAYOUT_WORDS),
+		2600 + uint32(language.MaxCookieWords):               2600 + uint32(profilerLimitsMAX_COOKIE_WORDS),
+		2700 + uint32(language.MaxTexts):                     2700 + uint32(profilerLimitsMAX_TEXTS),
+		2800 + uint32(language.MaxTextBytes):                 2800 + uint32(profilerLimitsMAX_TEXT_BYTES),
+		3000 + uint32(language.Absolute):                     3000 + uint32(profilerPathOpPATH_ABSOLUTE),
+		3100 + uint32(language.Index):                        3100 + uint32(profilerPathOpPATH_INDEX),
+		3200 + uint32(language.ByTID):                        3200 + uint32(profilerThreadOwnerOWNER_TID),
+		3300 + uint32(language.NumChainEnds):                 3300 + uint32(profilerChainEndCHAIN_ENDS),
+		3400 + uint32(language.ChainTooLong):                 3400 + uint32(profilerChainEndCHAIN_TOO_LONG),
 		4000 + uint32(chain.MaxFrames):                       4000 + uint32(profilerLimitsMAX_CHAIN_FRAMES),
 		2000 + uint32(profilerLimitsMAX_SLABS):               2000 + tablestore.MaxSlabs,
 		uint32(profilerLimitsWORD_MASK):                      tablestore.WordMask,
@@ -93,7 +93,7 @@ func FuzzDecodeSample(f *testing.F) {
 func chainRecord() []byte {
 	var at profilerSample
 	b := make([]byte, sampleHead)
-	b[unsafe.Offsetof(at.Interpreter)], b[unsafe.Offsetof(at.ChainEnd)] = 7, byte(runtime.ChainWhole)
+	b[unsafe.Offsetof(at.Interpreter)], b[unsafe.Offsetof(at.ChainEnd)] = 7, byte(language.ChainWhole)
 	b[unsafe.Offsetof(at.RuntimeWords)], b[unsafe.Offsetof(at.Codes)] = 13, 1
 	for _, word := range []uint64{
 		2 | 3<<32, 0x10, 0x11, 0x12, 0x20, 0x21, 0x22, // frames
@@ -119,7 +119,7 @@ func TestDecodeChain(t *testing.T) {
 		t.Errorf("a sample without a chain has %+v of the one before", r.sample.Chain)
 	}
 	c := kept.Chain
-	if c.Interpreter != 7 || c.End != runtime.ChainWhole || len(c.Frames) != 2 || len(c.Codes) != 1 {
+	if c.Interpreter != 7 || c.End != language.ChainWhole || len(c.Frames) != 2 || len(c.Codes) != 1 {
 		t.Fatalf("chain %+v", c)
 	}
 	if f := c.Frames[1]; !slices.Equal(f.Words, []uint64{0x20, 0x21}) || f.Cookie != 0x22 {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/headwater/headwater/ebpf/tablestore"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/unwind/tablestore"
 )
 
 // store is named here so that Tables does not export it as a field.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 )
 
 // walks holds the walks that BPF made at probes until the hits are read, see bpf/hit.h. They are of processes with a

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/ebpf/unwindtable"
+	"github.com/headwater/headwater/ebpf/unwind/unwindtable"
 )
 
 // Code that a program has generated for itself, such as compiled regular expressions of PCRE, has no rows. The

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 

@@ -4,15 +4,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // attachment is a language runtime in a process.
 type attachment struct {
 	exe     *Executable // the runtime's file, mapped by the process
 	bias    uint64
-	library runtime.Library
+	library language.Library
 
 	code    *JITCode         // nil while unknown
 	waiting []procfs.Mapping // anonymous memory that may hold the code

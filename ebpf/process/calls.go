@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/codeflow"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/unwind/codeflow"
 )
 
 const (

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // Command is work on files or on processes' memory. It runs without a lock.
@@ -141,15 +141,15 @@ func (s *state) attachments(now time.Time) (commands []Command) {
 
 func (c attach) run(t *Tracker) Event {
 	pid, a := c.process.PID, c.attachment
-	code, err := a.library.Attach(runtime.Process{PID: pid, Bias: a.bias, Memory: t.memory(pid)})
-	if filework.Later(err) || errors.Is(err, runtime.ErrNotReady) && !c.last {
+	code, err := a.library.Attach(language.Process{PID: pid, Bias: a.bias, Memory: t.memory(pid)})
+	if filework.Later(err) || errors.Is(err, language.ErrNotReady) && !c.last {
 		return attached{attach: c, retry: true}
 	}
 	var made *JITCode
 	if err == nil {
 		made, err = t.exes.addCode(pid, code)
 	}
-	if err != nil && !procfs.Gone(err) && !errors.Is(err, runtime.ErrUnknown) {
+	if err != nil && !procfs.Gone(err) && !errors.Is(err, language.ErrUnknown) {
 		t.note(err)
 	}
 	return attached{attach: c, code: made}

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // Programs that were compiled without .eh_frame, but with debug info, have their call frame information only in

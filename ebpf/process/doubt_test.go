@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // TestDoubt: a process whose code objects keep changing rests longer each time, and shorter again after a quiet time. A
@@ -55,7 +55,7 @@ func TestNews(t *testing.T) {
 	f := newFunctions(newRoom())
 	now := time.Now()
 	learn := func(pid uint32, code, cookie uint64) {
-		f.learn(codeKey{pid, code, cookie}, runtime.Function{Name: "f", Whole: true}, now)
+		f.learn(codeKey{pid, code, cookie}, language.Function{Name: "f", Whole: true}, now)
 	}
 	expect := func(what string, pid uint32, want news) {
 		t.Helper()

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // Event is a change that the kernel reported or a Command found.

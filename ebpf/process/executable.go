@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -33,7 +33,7 @@ type Store interface {
 	RemoveDirectory(d unwind.Directory)
 	DropPage(d unwind.Directory, page uint64)
 	EvictUnused(lately time.Duration)
-	AddInterpreter(s *runtime.Spec) (number uint16, id uint32, err error)
+	AddInterpreter(s *language.Spec) (number uint16, id uint32, err error)
 	RemoveInterpreter(number uint16)
 	SetProgram(p unwind.Program, number uint16) error
 }
@@ -52,7 +52,7 @@ type Executable struct {
 	remote  bool                  // reads of the file may hang; the image is a copy, if there is one
 	pending bool                  // the file was not opened in time; when it is, it becomes another Executable
 	image   atomic.Pointer[image] // never nil
-	library runtime.Library       // the language runtime in the file; nil if none
+	library language.Library      // the language runtime in the file; nil if none
 
 	// Guarded by the registry.
 	stale          bool   // the file was written to after it was opened

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -20,7 +20,7 @@ import (
 type executables struct {
 	store     Store
 	fs        procfs.FS
-	languages []runtime.Language
+	languages []language.Language
 
 	mu           sync.Mutex
 	next         unwind.ExeID
@@ -41,7 +41,7 @@ type executables struct {
 	copies       elffile.Copies // of files that may hang
 }
 
-func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *executables {
+func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []language.Language) *executables {
 	return &executables{
 		store: store, fs: fs, languages: languages, work: work, debug: debugfile.New(work, nil), patience: openPatience,
 		opening: newWaits(openAtOnce, openShare), indexes: newWaits(indexAtOnce, indexShare),
@@ -257,7 +257,7 @@ func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate) (*Executa
 }
 
 // detect returns the language runtime in a file, or nil if there is none.
-func (x *executables) detect(path string, file *elffile.File) runtime.Library {
+func (x *executables) detect(path string, file *elffile.File) language.Library {
 	for _, language := range x.languages {
 		if library := language.Detect(path, file); library != nil {
 			return library

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/ebpf/unwindtable"
+	"github.com/headwater/headwater/ebpf/unwind/unwindtable"
 )
 
-// fileRows are the rows of a file. It implements runtime.RowSource.
+// fileRows are the rows of a file. It implements language.RowSource.
 type fileRows struct {
 	elf   *elffile.File
 	own   fileTable   // from the file alone
@@ -103,7 +103,7 @@ func (f *fileRows) ReadU64(vaddr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(b[:]), err == nil
 }
 
-// Page implements runtime.RowSource. Without unwind information a page has no rows.
+// Page implements language.RowSource. Without unwind information a page has no rows.
 func (f *fileRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	unsupported := unwind.Row{Off: uint16(n << shift), CFA: unwind.CFAUnsupported}
 	unreadable := &unwind.Page{Number: n, Shift: shift, Rows: []unwind.Row{unsupported}}
@@ -146,7 +146,7 @@ func (f *fileRows) fill(p *unwind.Page) (*unwind.Page, error) {
 	return filled, filled.Beyond
 }
 
-// CallFrame implements runtime.RowSource.
+// CallFrame implements language.RowSource.
 func (f *fileRows) CallFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
 	table, err := f.own.open(f)
 	if err != nil || table == nil {
@@ -170,10 +170,10 @@ func (f *fileRows) Outermost(vaddr uint64) (bool, error) {
 	return table.Outermost(vaddr)
 }
 
-// Changed implements runtime.RowSource: a file that was written to becomes another executable.
+// Changed implements language.RowSource: a file that was written to becomes another executable.
 func (f *fileRows) Changed([]uint64) []uint64 { return nil }
 
-// Trim implements runtime.RowSource.
+// Trim implements language.RowSource.
 func (f *fileRows) Trim(since time.Time) {
 	f.own.trim(since)
 	f.whole.trim(since)
@@ -182,16 +182,16 @@ func (f *fileRows) Trim(since time.Time) {
 // noRows stands for the rows of a file that cannot be read.
 type noRows struct{}
 
-// Page implements runtime.RowSource.
+// Page implements language.RowSource.
 func (noRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	return &unwind.Page{Number: n, Shift: shift}, nil
 }
 
-// CallFrame implements runtime.RowSource.
+// CallFrame implements language.RowSource.
 func (noRows) CallFrame(uint64) (c unwind.CallFrame, ok bool, err error) { return c, false, nil }
 
-// Changed implements runtime.RowSource.
+// Changed implements language.RowSource.
 func (noRows) Changed([]uint64) []uint64 { return nil }
 
-// Trim implements runtime.RowSource.
+// Trim implements language.RowSource.
 func (noRows) Trim(time.Time) {}

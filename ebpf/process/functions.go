@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -54,7 +54,7 @@ type functionText struct {
 }
 
 type function struct {
-	runtime.Function
+	language.Function
 	text functionText
 	pid  uint32 // of the process in which it was seen first
 	used time.Time
@@ -135,7 +135,7 @@ func (f *functions) lookUpAll(
 }
 
 // learn notes the function of a code object.
-func (f *functions) learn(key codeKey, fn runtime.Function, now time.Time) unwind.CodeID {
+func (f *functions) learn(key codeKey, fn language.Function, now time.Time) unwind.CodeID {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	id := f.add(key.pid, fn, now)
@@ -202,11 +202,11 @@ func (f *functions) takeNews(pid uint32) news {
 func (f *functions) text(text string, now time.Time) unwind.CodeID {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
-	return f.add(0, runtime.Function{Name: text, Whole: true}, now)
+	return f.add(0, language.Function{Name: text, Whole: true}, now)
 }
 
 // number returns the number of a function of a process.
-func (f *functions) number(pid uint32, fn runtime.Function, now time.Time) unwind.CodeID {
+func (f *functions) number(pid uint32, fn language.Function, now time.Time) unwind.CodeID {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	return f.add(pid, fn, now)
@@ -223,14 +223,14 @@ func (f *functions) use(id unwind.CodeID, now time.Time) bool {
 	return fn != nil
 }
 
-func (f *functions) add(pid uint32, fn runtime.Function, now time.Time) unwind.CodeID {
+func (f *functions) add(pid uint32, fn language.Function, now time.Time) unwind.CodeID {
 	text := functionText{fn.Name, fn.File, fn.StartLine, string(fn.Table), fn.Base, fn.Bytes}
 	if id, ok := f.same[text]; ok {
 		f.byID[id].used = now
 		return id
 	}
 	added := &function{Function: fn, text: text, pid: pid, used: now}
-	if len(fn.Table) > runtime.MaxTable || !f.room.take(pid, added.bytes(), now) {
+	if len(fn.Table) > language.MaxTable || !f.room.take(pid, added.bytes(), now) {
 		return unwind.UnknownCode
 	}
 	id := f.next
@@ -241,7 +241,7 @@ func (f *functions) add(pid uint32, fn runtime.Function, now time.Time) unwind.C
 }
 
 // get returns a function by its number, or nil if it was forgotten.
-func (f *functions) get(id unwind.CodeID) *runtime.Function {
+func (f *functions) get(id unwind.CodeID) *language.Function {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	if fn := f.byID[id]; fn != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -16,7 +16,7 @@ func TestFunctions(t *testing.T) {
 	f := newFunctions(newRoom())
 	begin := time.Now()
 	key := codeKey{pid: 1, code: 0x1000, cookie: 7}
-	id := f.learn(key, runtime.Function{Name: "first", Whole: true}, begin)
+	id := f.learn(key, language.Function{Name: "first", Whole: true}, begin)
 	if got, whole := f.lookUp(key, begin); got != id || !whole {
 		t.Errorf("function %d, whole %v, want %d, true", got, whole, id)
 	}
@@ -24,7 +24,7 @@ func TestFunctions(t *testing.T) {
 	if got, _ := f.lookUp(reused, begin); got != unwind.UnknownCode {
 		t.Errorf("code with another cookie is function %d, want one that is not known", got)
 	}
-	if other := f.learn(reused, runtime.Function{Name: "second"}, begin); other == id {
+	if other := f.learn(reused, language.Function{Name: "second"}, begin); other == id {
 		t.Error("two functions have one number")
 	}
 	if _, whole := f.lookUp(reused, begin); whole {
@@ -35,7 +35,7 @@ func TestFunctions(t *testing.T) {
 		t.Error("a function is to be read that cannot be")
 	}
 	elsewhere := codeKey{pid: 2, code: 0x2000, cookie: 9}
-	if same := f.learn(elsewhere, runtime.Function{Name: "first", Whole: true}, begin.Add(time.Minute)); same != id {
+	if same := f.learn(elsewhere, language.Function{Name: "first", Whole: true}, begin.Add(time.Minute)); same != id {
 		t.Errorf("the same function of another process is %d, want %d", same, id)
 	}
 
@@ -50,7 +50,7 @@ func TestFunctions(t *testing.T) {
 	if len(f.byID)+len(f.same)+len(f.codes)+f.room.bytes+len(f.room.of) != 0 {
 		t.Errorf("%d functions of %d bytes and %d code objects are left", len(f.byID), f.room.bytes, len(f.codes))
 	}
-	if next := f.learn(key, runtime.Function{Name: "first"}, begin); next <= id {
+	if next := f.learn(key, language.Function{Name: "first"}, begin); next <= id {
 		t.Errorf("number %d was used before", next)
 	}
 }
@@ -63,11 +63,11 @@ func TestRoom(t *testing.T) {
 	r.add(&one, &two, &machine)
 	now := time.Now()
 	learn := func(f *functions, pid uint32, n int) unwind.CodeID {
-		table := make([]byte, runtime.MaxTable)
+		table := make([]byte, language.MaxTable)
 		table[0], table[1], table[2], table[3] = byte(n), byte(n>>8), byte(n>>16), byte(pid)
-		return f.learn(codeKey{pid: pid, code: uint64(n)}, runtime.Function{Name: "f", Table: table, Whole: true}, now)
+		return f.learn(codeKey{pid: pid, code: uint64(n)}, language.Function{Name: "f", Table: table, Whole: true}, now)
 	}
-	for n := range 2 * MaxRemembered / (2 * runtime.MaxTable) {
+	for n := range 2 * MaxRemembered / (2 * language.MaxTable) {
 		learn(&one, 1, n)
 		machine.note(1, machineCode{low: uint64(n) << 8, high: uint64(n)<<8 + 1, used: now})
 	}
@@ -81,7 +81,7 @@ func TestRoom(t *testing.T) {
 	if id, whole := one.lookUp(codeKey{pid: 1, code: 0}, now); id != unwind.UnknownCode || whole {
 		t.Errorf("function %d of what had to go, whole %v", id, whole)
 	}
-	for n := range 2 * MaxRemembered / (2 * runtime.MaxTable) {
+	for n := range 2 * MaxRemembered / (2 * language.MaxTable) {
 		learn(&one, 1, n)
 		now = now.Add(evictPause / 2)
 		learn(&two, 2, 0)
@@ -89,7 +89,7 @@ func TestRoom(t *testing.T) {
 	if id, _ := two.lookUp(codeKey{pid: 2, code: 0}, now); id == unwind.UnknownCode || r.bytes > MaxRemembered {
 		t.Errorf("function %d of the process that has little, %d bytes", id, r.bytes)
 	}
-	if id := one.add(1, runtime.Function{Table: make([]byte, runtime.MaxTable+1)}, now); id != unwind.UnknownCode {
+	if id := one.add(1, language.Function{Table: make([]byte, language.MaxTable+1)}, now); id != unwind.UnknownCode {
 		t.Error("a table beyond the bound was taken")
 	}
 	r.remove(&one, &two, &machine)
@@ -102,9 +102,9 @@ func TestRoom(t *testing.T) {
 func TestKnownAt(t *testing.T) {
 	f, key := newFunctions(newRoom()), codeKey{pid: 1, code: 2, cookie: 3}
 	now := time.Now()
-	f.learn(key, runtime.Function{Name: "f"}, now)
+	f.learn(key, language.Function{Name: "f"}, now)
 	met := time.Now()
-	f.learn(key, runtime.Function{Name: "f", Whole: true}, met)
+	f.learn(key, language.Function{Name: "f", Whole: true}, met)
 	f.giveUp(codeKey{pid: 1, code: 2, cookie: 4}, now)
 	for _, c := range []struct {
 		cookie uint64
@@ -124,16 +124,16 @@ func TestCrowd(t *testing.T) {
 	r.add(&f)
 	now := time.Now()
 	good := func(n int) codeKey { return codeKey{pid: 1, code: uint64(n), cookie: 7} }
-	f.learn(good(0), runtime.Function{Name: "good 0", Whole: true}, now)
+	f.learn(good(0), language.Function{Name: "good 0", Whole: true}, now)
 	for n := range 1 << 18 {
 		now = now.Add(time.Second / 3000)
-		f.learn(codeKey{pid: 2, code: uint64(n), cookie: 7}, runtime.Function{Name: fmt.Sprint(n), Whole: true}, now)
+		f.learn(codeKey{pid: 2, code: uint64(n), cookie: 7}, language.Function{Name: fmt.Sprint(n), Whole: true}, now)
 		if n%3000 != 0 {
 			continue
 		}
 		for k := range 1 + n/30000 {
 			if id, _ := f.lookUp(good(k), now); id == unwind.UnknownCode {
-				id = f.learn(good(k), runtime.Function{Name: fmt.Sprint("good ", k), Whole: true}, now)
+				id = f.learn(good(k), language.Function{Name: fmt.Sprint("good ", k), Whole: true}, now)
 				if id == unwind.UnknownCode {
 					t.Fatalf("after %d of the other's, function %d has no room", n, k)
 				}
@@ -149,13 +149,13 @@ func TestCrowd(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	f := newFunctions(newRoom())
 	now := time.Now()
-	f.learn(codeKey{1, 0x1000, 1}, runtime.Function{Name: "short", Whole: true, Bytes: 10}, now)
-	f.learn(codeKey{1, 0x2000, 1}, runtime.Function{Name: "of unknown length", Whole: true}, now)
+	f.learn(codeKey{1, 0x1000, 1}, language.Function{Name: "short", Whole: true, Bytes: 10}, now)
+	f.learn(codeKey{1, 0x2000, 1}, language.Function{Name: "of unknown length", Whole: true}, now)
 	short, unknown, notMet := CodeAt{0x1000, 1}, CodeAt{0x2000, 1}, CodeAt{0x3000, 1}
 	codes := []CodeAt{short, short, short, short, short, unknown, notMet, {}}
-	places := []uint64{0, 8, 10, 1 << 40, runtime.NoIP, 1 << 40, 1 << 40, 5}
+	places := []uint64{0, 8, 10, 1 << 40, language.NoIP, 1 << 40, 1 << 40, 5}
 	ids, missing := f.lookUpAll(1, codes, places, nil, MaxReads, now)
-	if want := []uint64{0, 8, 10, 10, runtime.NoIP, 1 << 40, 1 << 40, 5}; !slices.Equal(places, want) {
+	if want := []uint64{0, 8, 10, 10, language.NoIP, 1 << 40, 1 << 40, 5}; !slices.Equal(places, want) {
 		t.Errorf("places %v, want %v", places, want)
 	}
 	if len(ids) != len(codes) || ids[0] != ids[4] || ids[0] == ids[5] || ids[6] != unwind.UnknownCode ||

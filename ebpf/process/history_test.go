@@ -3,7 +3,7 @@ package process
 import (
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 )
 
 // had says which file a process had at an address and a time, and whether a walk by the mappings of a generation was

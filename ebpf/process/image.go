@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/ebpf/unwindtable"
+	"github.com/headwater/headwater/ebpf/unwind/unwindtable"
 )
 
 // image is shared by executables of equal content: an open file, the directory of its pages in the store, and the
@@ -27,10 +27,10 @@ type image struct {
 	mapped    uint64 // bytes from ELF virtual address 0 that are mapped regardless of the segments
 	directory unwind.Directory
 
-	building sync.Mutex        // one page at a time; guards the rest
-	rows     runtime.RowSource // source of the pages
-	built    time.Time         // when a page was last built
-	missed   int               // pages built because a walk missed them
+	building sync.Mutex         // one page at a time; guards the rest
+	rows     language.RowSource // source of the pages
+	built    time.Time          // when a page was last built
+	missed   int                // pages built because a walk missed them
 	closed   bool
 	recent   map[uint64]*unwind.Page // pages of walks in user space for which the store had no room
 
@@ -155,7 +155,7 @@ func (i *image) close() {
 	switch rows := i.rows.(type) {
 	case *fileRows:
 		rows.debug.close()
-	case runtime.Code:
+	case language.Code:
 		rows.Close()
 	}
 }

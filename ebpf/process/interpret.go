@@ -8,16 +8,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // interpretation is an interpreter in a process.
 type interpretation struct {
 	exe     *Executable // the file that contains it, mapped by the process
-	library runtime.Interpreted
+	library language.Interpreted
 	bias    uint64
 	dev     uint64 // of the file
 	inode   uint64
@@ -40,7 +40,7 @@ func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) boo
 	if m.exe == nil {
 		return false
 	}
-	library, ok := e.library.(runtime.Interpreted)
+	library, ok := e.library.(language.Interpreted)
 	if !ok {
 		return false
 	}
@@ -55,7 +55,7 @@ func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) boo
 			p.interpretation.makers = i.makers
 		}
 	}
-	if maker, ok := library.(runtime.Making); ok {
+	if maker, ok := library.(language.Making); ok {
 		p.interpretation.addMaker(maker.Makes())
 	}
 	return replaces
@@ -70,15 +70,17 @@ func (i *interpretation) addMaker(name string) {
 
 // yields reports whether another library of the process supplies the frames instead of i's: its functions have names,
 // or at least frames, and i's have none.
-func (i *interpretation) yields(other runtime.Interpreted) bool { return said(other) > said(i.library) }
+func (i *interpretation) yields(other language.Interpreted) bool {
+	return said(other) > said(i.library)
+}
 
 // said returns how much the frames of a library say: 0 if its functions are all generated code, 1 if a frame stands for
 // them, 2 if they have names.
-func said(library runtime.Interpreted) int {
-	if _, ok := library.(runtime.Making); ok {
+func said(library language.Interpreted) int {
+	if _, ok := library.(language.Making); ok {
 		return 0
 	}
-	if _, ok := library.(runtime.Unnamed); ok {
+	if _, ok := library.(language.Unnamed); ok {
 		return 1
 	}
 	return 2
@@ -134,25 +136,25 @@ type interpret struct {
 func (c interpret) run(t *Tracker) Event {
 	pid, i := c.process.PID, c.interpretation
 	what := fmt.Sprintf("reading the interpreter of process %d", pid)
-	read := func() (runtime.Interpreter, error) {
-		return i.library.Interpret(runtime.Process{PID: pid, Bias: i.bias, Memory: t.fs.Memory(pid)})
+	read := func() (language.Interpreter, error) {
+		return i.library.Interpret(language.Process{PID: pid, Bias: i.bias, Memory: t.fs.Memory(pid)})
 	}
 	runs, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, t.exes.patience, read, nil)
-	var unnamed *runtime.UnnamedError
+	var unnamed *language.UnnamedError
 	switch {
-	case errors.Is(err, runtime.ErrNotReady), filework.Later(err):
+	case errors.Is(err, language.ErrNotReady), filework.Later(err):
 		return interpreted{interpret: c, retry: true}
 	case errors.As(err, &unnamed):
 		made, err := t.exes.interpreter(i.library, nil, *unnamed)
 		t.failed(err)
 		return interpreted{interpret: c, made: made}
 	case err != nil:
-		if !procfs.Gone(err) && !errors.Is(err, runtime.ErrUnknown) {
+		if !procfs.Gone(err) && !errors.Is(err, language.ErrUnknown) {
 			t.note(err)
 		}
 		return interpreted{interpret: c}
 	}
-	made, err := t.exes.interpreter(i.library, runs, runtime.UnnamedError{})
+	made, err := t.exes.interpreter(i.library, runs, language.UnnamedError{})
 	if err == nil && runs.Spec().Everywhere {
 		err = t.setProgram(pid, i, made)
 	}

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/chain"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/chain"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -15,7 +15,7 @@ import (
 type Interpretation struct {
 	*Interpreter // nil while unknown
 	exe          unwind.ExeID
-	library      runtime.Interpreted
+	library      language.Interpreted
 	bias         uint64     // of its file
 	code         []*JITCode // of the process
 	pid          uint32
@@ -36,9 +36,9 @@ func (v *View) Interpretation() (Interpretation, bool) {
 // ReadChain reads the frames that the interpreter keeps of a thread of the process, leaf first, and returns how they
 // end. There are none if the interpreter keeps no chain.
 func (i *Interpretation) ReadChain(tid uint32, threadPointer uint64, m chain.Memory,
-	use func(words []uint64, cookie uint64)) runtime.ChainEnd {
+	use func(words []uint64, cookie uint64)) language.ChainEnd {
 	if i.Interpreter == nil || i.runs == nil || i.runs.Spec().Chain == nil {
-		return runtime.ChainNone
+		return language.ChainNone
 	}
 	return chain.Walk(i.runs.Spec().Chain, chain.Thread{Pointer: threadPointer, ID: tid, Bias: i.bias}, m, use)
 }
@@ -46,7 +46,7 @@ func (i *Interpretation) ReadChain(tid uint32, threadPointer uint64, m chain.Mem
 // Makers returns the runtimes that may have generated code in no file, joined by "or": "numba". It is "" if none is
 // known, or the interpreter itself says what its code is.
 func (i *Interpretation) Makers() string {
-	_, makes := i.library.(runtime.Making)
+	_, makes := i.library.(language.Making)
 	if makes && len(i.makers) == 1 {
 		return ""
 	}
@@ -61,7 +61,7 @@ func (i *Interpretation) Made() (unwind.CodeID, bool) {
 	if makers == "" || ok && i.HasSlots() {
 		return own, ok
 	}
-	if _, makes := i.library.(runtime.Making); ok && !makes {
+	if _, makes := i.library.(language.Making); ok && !makes {
 		makers = strings.TrimSuffix(strings.Trim(i.unnamed.Frame, "[]"), " code") + " or " + makers
 	}
 	return i.Text("[code made by " + makers + "]"), true
@@ -87,14 +87,14 @@ func (i *Interpretation) Enters(vaddr uint64) (enters, known bool) {
 }
 
 // Switches returns how code of an executable switches the chain of a thread.
-func (i *Interpretation) Switches(e *Executable) runtime.Switch {
-	if by, ok := i.library.(runtime.Switching); ok && e != nil {
+func (i *Interpretation) Switches(e *Executable) language.Switch {
+	if by, ok := i.library.(language.Switching); ok && e != nil {
 		return by.Switches(e.Path)
 	}
-	return runtime.NoSwitch
+	return language.NoSwitch
 }
 
-func holds(ranges []runtime.Range, vaddr uint64) bool {
+func holds(ranges []language.Range, vaddr uint64) bool {
 	for _, r := range ranges {
 		if r.Holds(vaddr) {
 			return true

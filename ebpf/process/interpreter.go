@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -12,11 +12,11 @@ import (
 // executable without a file stands for its functions: the ELF virtual address of a frame is the offset in the function,
 // and the frame's code is the number of the function. Safe for concurrent use.
 type Interpreter struct {
-	library runtime.Library
-	runs    runtime.Interpreter  // nil if its functions cannot be named
-	unnamed runtime.UnnamedError // stands for the functions if they cannot be named
-	id      uint32               // number in samples; 0 if the store does not have the interpreter
-	number  uint16               // number in the store
+	library language.Library
+	runs    language.Interpreter  // nil if its functions cannot be named
+	unnamed language.UnnamedError // stands for the functions if they cannot be named
+	id      uint32                // number in samples; 0 if the store does not have the interpreter
+	number  uint16                // number in the store
 	exe     *Executable
 
 	functions functions
@@ -49,24 +49,24 @@ func (i *Interpreter) Exe() unwind.ExeID { return i.exe.ID }
 func (i *Interpreter) ID() uint32 { return i.id }
 
 // Function returns the function with the number that a frame has, or false if it is not known.
-func (i *Interpreter) Function(id unwind.CodeID) (runtime.Function, bool) {
+func (i *Interpreter) Function(id unwind.CodeID) (language.Function, bool) {
 	if f := i.functions.get(id); f != nil {
 		return *f, true
 	}
-	return runtime.Function{}, false
+	return language.Function{}, false
 }
 
 // Lines returns the functions of a frame of f, the innermost first. There are several if functions were inlined into
 // machine code. returned says that the instruction at ip, the offset in the function, is a call.
-func (i *Interpreter) Lines(f *runtime.Function, ip uint64, returned bool) []runtime.Line {
-	if by, ok := i.runs.(runtime.Compiling); ok && f.Name != "" {
+func (i *Interpreter) Lines(f *language.Function, ip uint64, returned bool) []language.Line {
+	if by, ok := i.runs.(language.Compiling); ok && f.Name != "" {
 		return by.Lines(f, ip, returned)
 	}
-	line := runtime.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
+	line := language.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
 	if i.runs != nil && f.Name != "" {
 		line.Line = i.runs.Line(f, ip)
 	}
-	return []runtime.Line{line}
+	return []language.Line{line}
 }
 
 // HasNoFile reports whether native frames of code in no file also stand for its frames.
@@ -77,7 +77,7 @@ func (i *Interpreter) HasNoFile() bool { return i.runs.Spec().Slots.NoFile }
 func (i *Interpreter) HasSlots() bool { return i.runs != nil && i.runs.Spec().Slots != nil }
 
 // Frame decodes the words of a frame.
-func (i *Interpreter) Frame(words []uint64) runtime.Frame { return i.runs.Frame(words) }
+func (i *Interpreter) Frame(words []uint64) language.Frame { return i.runs.Frame(words) }
 
 // Unnamed returns the number of the placeholder frame for functions that cannot be named, or false if they can be
 // named.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -34,7 +34,7 @@ const (
 // interpreter returns the interpreter of a library that finds its frames as runs does or, if runs is nil, the one that
 // stands for functions that cannot be named. It adds a new interpreter if there is none.
 func (x *executables) interpreter(
-	library runtime.Library, runs runtime.Interpreter, unnamed runtime.UnnamedError,
+	library language.Library, runs language.Interpreter, unnamed language.UnnamedError,
 ) (*Interpreter, error) {
 	x.interpreters.mu.Lock()
 	defer x.interpreters.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -17,9 +17,9 @@ type JITCode struct {
 
 	store     Store
 	exe       *Executable
-	low, high uint64       // range of its possible addresses
-	base      uint64       // address of ELF virtual address 0
-	code      runtime.Code // building of exe's image guards it and the fields below
+	low, high uint64        // range of its possible addresses
+	base      uint64        // address of ELF virtual address 0
+	code      language.Code // building of exe's image guards it and the fields below
 
 	checked time.Time
 	pause   time.Duration // until the next check
@@ -39,9 +39,9 @@ const (
 
 // addCode reserves a directory for the code that a runtime generates in a process. The caller gets a reference to the
 // code's executable.
-func (x *executables) addCode(pid uint32, code runtime.Code) (*JITCode, error) {
+func (x *executables) addCode(pid uint32, code language.Code) (*JITCode, error) {
 	low, high := code.Bounds()
-	c := &JITCode{PID: pid, store: x.store, low: low, high: high, base: runtime.Base(low), code: code, pause: checkPause}
+	c := &JITCode{PID: pid, store: x.store, low: low, high: high, base: language.Base(low), code: code, pause: checkPause}
 	shift := uint8(codePageShift)
 	for shift < unwind.MaxPageShift && (high-c.base)>>shift >= MaxPages {
 		shift++
@@ -147,7 +147,7 @@ func (c *JITCode) Name() string { return c.exe.Path }
 
 // Evaluates reports whether the code has an interpreter that runs a function in a frame at an ELF virtual address.
 func (c *JITCode) Evaluates(vaddr uint64) bool {
-	evaluator, ok := c.code.(runtime.Evaluator)
+	evaluator, ok := c.code.(language.Evaluator)
 	if !ok {
 		return false
 	}
@@ -158,9 +158,9 @@ func (c *JITCode) Evaluates(vaddr uint64) bool {
 }
 
 // Frozen reports whether the caller of the code at an ELF virtual address is in the runtime's heap at a time, and
-// whether the address is only the return address of such a caller, see [runtime.Freezing].
+// whether the address is only the return address of such a caller, see [language.Freezing].
 func (c *JITCode) Frozen(vaddr, at uint64) (frozen, returned bool) {
-	freezing, ok := c.code.(runtime.Freezing)
+	freezing, ok := c.code.(language.Freezing)
 	if !ok {
 		return false, false
 	}
@@ -171,9 +171,9 @@ func (c *JITCode) Frozen(vaddr, at uint64) (frozen, returned bool) {
 }
 
 // Freezes reports whether the code at leaf may be about to leave frames that are also in the runtime's heap, see
-// [runtime.Freezing].
+// [language.Freezing].
 func (c *JITCode) Freezes(leaf, top, at uint64) bool {
-	freezing, ok := c.code.(runtime.Freezing)
+	freezing, ok := c.code.(language.Freezing)
 	if !ok {
 		return false
 	}
@@ -188,7 +188,7 @@ func (c *JITCode) Address(vaddr uint64) uint64 { return vaddr + c.base }
 
 // Lines returns the functions at an identified place, the innermost first, or none if they are no longer known. Do not
 // modify the result.
-func (c *JITCode) Lines(id unwind.CodeID) []runtime.Line {
+func (c *JITCode) Lines(id unwind.CodeID) []language.Line {
 	i := c.exe.image.Load()
 	i.building.Lock()
 	defer i.building.Unlock()

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -84,7 +84,7 @@ func (s *LocalStore) RemoveDirectory(d unwind.Directory) {
 }
 
 // AddInterpreter implements Store.
-func (s *LocalStore) AddInterpreter(*runtime.Spec) (number uint16, id uint32, err error) {
+func (s *LocalStore) AddInterpreter(*language.Spec) (number uint16, id uint32, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++

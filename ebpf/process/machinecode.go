@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -139,7 +139,7 @@ func (m *machineCodes) drop(pid uint32) {
 
 // MachineCode finds the machine code that instructions of a process are in, if the interpreter generates any.
 func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
-	compiling, ok := i.runs.(runtime.Compiling)
+	compiling, ok := i.runs.(language.Compiling)
 	now := time.Now()
 	var missing []*MachineCodeAt
 	for n := range all {
@@ -177,7 +177,7 @@ func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 
 // readMachineCode finds the code that an instruction is in, or confirms that known code is unchanged. It returns false
 // if too few reads were left.
-func (i *Interpreter) readMachineCode(by runtime.Compiling, m boundedMemory, a *MachineCodeAt) bool {
+func (i *Interpreter) readMachineCode(by language.Compiling, m boundedMemory, a *MachineCodeAt) bool {
 	now, checks := time.Now(), m.forChecks()
 	refused := m.refused()
 	c, known := i.machine.at(m.PID, a.lookup())

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -63,22 +63,22 @@ func TestMachineCodes(t *testing.T) {
 
 // compiler is an interpreter whose code is at 100 up to 200. The function of that code has moved to moved.
 type compiler struct {
-	runtime.Interpreter
+	language.Interpreter
 	moved uint64
 	reads int
 }
 
-func (c *compiler) MachineCode(_ runtime.Memory, _, function uint64) (runtime.MachineCode, error) {
+func (c *compiler) MachineCode(_ language.Memory, _, function uint64) (language.MachineCode, error) {
 	c.reads++
 	if function != c.moved {
-		return runtime.MachineCode{}, errors.New("code of another function")
+		return language.MachineCode{}, errors.New("code of another function")
 	}
-	return runtime.MachineCode{Low: 100, High: 200, Stamp: 5, Function: runtime.Function{Name: "f"}}, nil
+	return language.MachineCode{Low: 100, High: 200, Stamp: 5, Function: language.Function{Name: "f"}}, nil
 }
 
-func (c *compiler) Stamp(runtime.Memory, uint64) uint64 { return 5 }
+func (c *compiler) Stamp(language.Memory, uint64) uint64 { return 5 }
 
-func (c *compiler) Lines(*runtime.Function, uint64, bool) []runtime.Line { return nil }
+func (c *compiler) Lines(*language.Function, uint64, bool) []language.Line { return nil }
 
 // TestMachineCodeOfMovedFunction: code stays known after its function has moved. A leaf that still has the frame of
 // another function does not make it unknown.

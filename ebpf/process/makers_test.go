@@ -6,16 +6,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // named is an interpreter whose functions have names.
-type named struct{ runtime.Interpreted }
+type named struct{ language.Interpreted }
 
 // nameless is an interpreter whose functions have none.
-type nameless struct{ runtime.Interpreted }
+type nameless struct{ language.Interpreted }
 
 func (nameless) Unnamed() {}
 
@@ -33,20 +33,20 @@ func (otherMaker) Makes() string { return "Mono" }
 func TestMakers(t *testing.T) {
 	python, perl, numba, mono := named{}, nameless{}, maker{}, otherMaker{}
 	for _, c := range []struct {
-		libraries []runtime.Library
-		own       runtime.UnnamedError // of the interpreter of the process
+		libraries []language.Library
+		own       language.UnnamedError // of the interpreter of the process
 		want      string
 	}{
-		{[]runtime.Library{python}, runtime.UnnamedError{}, ""},
-		{[]runtime.Library{python, numba}, runtime.UnnamedError{}, "[code made by numba]"},
-		{[]runtime.Library{python, numba, numba}, runtime.UnnamedError{}, "[code made by numba]"},
-		{[]runtime.Library{numba}, runtime.UnnamedError{Frame: "F", Made: "[code made by numba]"}, "[code made by numba]"},
-		{[]runtime.Library{mono, numba}, runtime.UnnamedError{Frame: "F", Made: "own"}, "[code made by Mono or numba]"},
-		{[]runtime.Library{perl}, runtime.UnnamedError{Frame: "[Perl code]", Made: "[Perl code]"}, "[Perl code]"},
-		{[]runtime.Library{perl, numba}, runtime.UnnamedError{Frame: "[Perl code]", Made: "[Perl code]"},
+		{[]language.Library{python}, language.UnnamedError{}, ""},
+		{[]language.Library{python, numba}, language.UnnamedError{}, "[code made by numba]"},
+		{[]language.Library{python, numba, numba}, language.UnnamedError{}, "[code made by numba]"},
+		{[]language.Library{numba}, language.UnnamedError{Frame: "F", Made: "[code made by numba]"}, "[code made by numba]"},
+		{[]language.Library{mono, numba}, language.UnnamedError{Frame: "F", Made: "own"}, "[code made by Mono or numba]"},
+		{[]language.Library{perl}, language.UnnamedError{Frame: "[Perl code]", Made: "[Perl code]"}, "[Perl code]"},
+		{[]language.Library{perl, numba}, language.UnnamedError{Frame: "[Perl code]", Made: "[Perl code]"},
 			"[code made by Perl or numba]"},
 	} {
-		for _, libraries := range [][]runtime.Library{c.libraries, backwards(c.libraries)} {
+		for _, libraries := range [][]language.Library{c.libraries, backwards(c.libraries)} {
 			p := &Process{}
 			for _, library := range libraries {
 				p.interpret(&Executable{library: library}, &mapping{exe: &Executable{}}, &procfs.Mapping{})
@@ -99,7 +99,7 @@ func TestWrittenCode(t *testing.T) {
 	}
 }
 
-func backwards(libraries []runtime.Library) []runtime.Library {
+func backwards(libraries []language.Library) []language.Library {
 	out := slices.Clone(libraries)
 	slices.Reverse(out)
 	return out

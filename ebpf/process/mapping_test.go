@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // TestTextEnd uses mappings as the kernel reports them while it loads a program.

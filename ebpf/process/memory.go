@@ -3,13 +3,13 @@ package process
 import (
 	"fmt"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // memory is the memory of a process as procfs.Memory reads it, but its reads do not wait for long: a page may be of a
-// file whose server does not answer, or held back by userfaultfd(2). It implements runtime.Memory.
+// file whose server does not answer, or held back by userfaultfd(2). It implements language.Memory.
 type memory struct {
 	procfs.Memory
 	fs    procfs.FS
@@ -18,8 +18,8 @@ type memory struct {
 	what  string
 }
 
-// Memory returns the memory of a process. Its reads do not wait for long, see runtime.ErrBusy.
-func (t *Tracker) Memory(pid uint32) runtime.Memory { return t.memory(pid) }
+// Memory returns the memory of a process. Its reads do not wait for long, see language.ErrBusy.
+func (t *Tracker) Memory(pid uint32) language.Memory { return t.memory(pid) }
 
 func (t *Tracker) memory(pid uint32) memory {
 	return memory{
@@ -41,7 +41,7 @@ func (m memory) ReadAt(b []byte, addr int64) (int, error) {
 	return copy(b, late.b[:late.n]), late.err
 }
 
-// ReadEach implements runtime.Memory.
+// ReadEach implements language.Memory.
 func (m memory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 	var late struct {
 		b    []byte
@@ -56,11 +56,11 @@ func (m memory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 	return late.done, late.err
 }
 
-// do runs work that reads the memory. If it returns runtime.ErrBusy, the work may still be running.
+// do runs work that reads the memory. If it returns language.ErrBusy, the work may still be running.
 func (m memory) do(work func()) error {
 	err := m.work.Quick(filework.QuickWork{What: m.what, Mount: m.mount, Owner: m.owner, Run: work})
 	if err != nil {
-		return fmt.Errorf("%w: %w", runtime.ErrBusy, err)
+		return fmt.Errorf("%w: %w", language.ErrBusy, err)
 	}
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // Some programs move their text to huge pages: they copy it to memory outside the file, and map that memory over the

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/integration/testkit"
 )
 

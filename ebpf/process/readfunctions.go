@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -17,7 +17,7 @@ type CodeAt struct{ Address, Cookie uint64 }
 const MaxReads = 64
 
 // Carried notes the code objects of a process whose names are in a sample.
-func (i *Interpreter) Carried(pid uint32, codes []runtime.CodeObject) {
+func (i *Interpreter) Carried(pid uint32, codes []language.CodeObject) {
 	now := time.Now()
 	for n := range codes {
 		c := &codes[n]
@@ -94,10 +94,10 @@ func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
 	layout := i.runs.Spec().Layout()
 	cookie, ok := cookieAt(layout, m, c.Address)
 	same := !ok || cookie == c.Cookie
-	var f runtime.Function
+	var f language.Function
 	if same {
 		var err error
-		f, err = i.runs.Function(m, &runtime.CodeObject{Address: c.Address, Cookie: c.Cookie})
+		f, err = i.runs.Function(m, &language.CodeObject{Address: c.Address, Cookie: c.Cookie})
 		cookie, ok = cookieAt(layout, m, c.Address)
 		same = err == nil && (!ok || cookie == c.Cookie)
 	}
@@ -116,7 +116,7 @@ func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
 
 // cookieAt returns the present cookie of a code object, 0 if it cannot be read. ok is false if the layout has no way
 // from the code object to all words of the cookie.
-func cookieAt(l *runtime.Layout, m runtime.Memory, code uint64) (cookie uint64, ok bool) {
+func cookieAt(l *language.Layout, m language.Memory, code uint64) (cookie uint64, ok bool) {
 	if l.Code < 0 {
 		return 0, false
 	}
@@ -132,19 +132,19 @@ func cookieAt(l *runtime.Layout, m runtime.Memory, code uint64) (cookie uint64, 
 		}
 		words = append(words, v)
 	}
-	return runtime.Fold(words), true
+	return language.Fold(words), true
 }
 
 // blocksOf are the blocks of a layout that are reached from a code object, each read once.
 type blocksOf struct {
-	layout *runtime.Layout
-	memory runtime.Memory
+	layout *language.Layout
+	memory language.Memory
 	code   uint64
-	read   [runtime.MaxBlocks][]byte
+	read   [language.MaxBlocks][]byte
 }
 
 // word returns a word of a block, or false if it cannot be read.
-func (b *blocksOf) word(w runtime.Word) (v uint64, ok bool) {
+func (b *blocksOf) word(w language.Word) (v uint64, ok bool) {
 	block := &b.layout.Blocks[w.Block]
 	if b.read[w.Block] == nil {
 		at := b.code

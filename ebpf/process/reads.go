@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // Bounds of reads of code objects: a process may keep creating code objects, or seem to. Code objects that are not read
@@ -177,7 +177,7 @@ func (r *reads) trim(now time.Time) {
 	}
 }
 
-// boundedMemory implements runtime.Memory. All values for one process are equal.
+// boundedMemory implements language.Memory. All values for one process are equal.
 type boundedMemory struct {
 	procfs.Memory
 	own *ownReads
@@ -230,10 +230,10 @@ func (m boundedMemory) ReadAt(b []byte, addr int64) (int, error) {
 	return m.Memory.ReadAt(b, addr)
 }
 
-// ReadEach implements runtime.Memory.
+// ReadEach implements language.Memory.
 func (m boundedMemory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 	if !m.allow(len(addrs) * size) {
-		return 0, runtime.ErrBusy
+		return 0, language.ErrBusy
 	}
 	return m.Memory.ReadEach(addrs, size, b)
 }

@@ -7,29 +7,29 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/integration/testkit"
 )
 
 // swarm is an interpreter whose functions take some reads each.
-type swarm struct{ runtime.Interpreter }
+type swarm struct{ language.Interpreter }
 
 const readsOfFunction = 20
 
-func (swarm) Spec() *runtime.Spec {
-	return &runtime.Spec{Chain: &runtime.Chain{Frame: runtime.Layout{Code: -1}}}
+func (swarm) Spec() *language.Spec {
+	return &language.Spec{Chain: &language.Chain{Frame: language.Layout{Code: -1}}}
 }
 
-func (swarm) Function(m runtime.Memory, c *runtime.CodeObject) (f runtime.Function, err error) {
+func (swarm) Function(m language.Memory, c *language.CodeObject) (f language.Function, err error) {
 	var b [8]byte
 	for range readsOfFunction {
 		if _, err := m.ReadAt(b[:], int64(c.Address)); err != nil {
 			return f, err
 		}
 	}
-	return runtime.Function{Name: "f"}, nil
+	return language.Function{Name: "f"}, nil
 }
 
 // TestReads: the reads of a process that keeps creating functions are bounded, the remaining functions are read later,

@@ -3,8 +3,8 @@ package process
 import (
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/chain"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/chain"
 )
 
 // Slot is a native frame that may stand for a frame of a language.
@@ -67,7 +67,7 @@ type slotMemory struct {
 	slot   Slot
 	first  uint64
 	block  []byte
-	others runtime.Memory
+	others language.Memory
 }
 
 // Read implements chain.Memory.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // Process is the state of one process.

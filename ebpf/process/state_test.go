@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // countedReferences counts references to executables.

@@ -5,18 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	goruntime "runtime"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -44,10 +44,10 @@ type Tracker struct {
 
 // NewTracker returns a Tracker that fills store. It opens files on the workers of work and detects the runtimes of
 // languages. Close the Tracker after use.
-func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *Tracker {
+func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []language.Language) *Tracker {
 	t := &Tracker{store: store, fs: fs, exes: newExecutables(store, fs, work, languages), patience: ReadPatience}
 	t.machine = elf.EM_X86_64
-	if goruntime.GOARCH == "arm64" {
+	if runtime.GOARCH == "arm64" {
 		t.machine = elf.EM_AARCH64
 	}
 	t.state = newState(t.exes)

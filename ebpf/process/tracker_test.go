@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
@@ -93,7 +93,7 @@ func (s *memoryStore) DropPage(d unwind.Directory, page uint64) {
 	delete(s.pages[d], page)
 }
 
-func (s *memoryStore) AddInterpreter(*runtime.Spec) (number uint16, id uint32, err error) {
+func (s *memoryStore) AddInterpreter(*language.Spec) (number uint16, id uint32, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
@@ -557,19 +557,19 @@ func TestEndedProcessIsNoError(t *testing.T) {
 // slowRuntime is a language that takes any file for its runtime. The runtime does not answer until it may.
 type slowRuntime struct{ asked, mayAnswer chan bool }
 
-func (s slowRuntime) Detect(string, *elffile.File) runtime.Library { return s }
+func (s slowRuntime) Detect(string, *elffile.File) language.Library { return s }
 
-func (s slowRuntime) Attach(runtime.Process) (runtime.Code, error) {
+func (s slowRuntime) Attach(language.Process) (language.Code, error) {
 	s.asked <- true
 	<-s.mayAnswer
-	return nil, runtime.ErrUnknown
+	return nil, language.ErrUnknown
 }
 
 // TestReadersDoNotWait: while a runtime is asked for its code in a process, which may take long, samples of all
 // processes can be resolved.
 func TestReadersDoNotWait(t *testing.T) {
 	slow := slowRuntime{make(chan bool), make(chan bool)}
-	tracker := NewTracker(newMemoryStore(), procfs.FS{Root: t.TempDir()}, &filework.Pool{}, []runtime.Language{slow})
+	tracker := NewTracker(newMemoryStore(), procfs.FS{Root: t.TempDir()}, &filework.Pool{}, []language.Language{slow})
 	t.Cleanup(tracker.Close)
 	self, err := os.Executable()
 	if err != nil {

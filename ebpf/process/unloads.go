@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // unloads counts how often code objects were removed from a process. Safe for concurrent use.
@@ -19,7 +19,7 @@ type unloads struct {
 }
 
 // read reads the counter, and reports whether it had the same value at an earlier time.
-func (u *unloads) read(runs runtime.Unloading, m runtime.Memory, bias uint64, when time.Time) bool {
+func (u *unloads) read(runs language.Unloading, m language.Memory, bias uint64, when time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.none {
@@ -28,7 +28,7 @@ func (u *unloads) read(runs runtime.Unloading, m runtime.Memory, bias uint64, wh
 	if u.counter == 0 {
 		var err error
 		if u.counter, err = runs.Unloads(m, bias); err != nil {
-			u.counter, u.none = 0, errors.Is(err, runtime.ErrUnknown)
+			u.counter, u.none = 0, errors.Is(err, language.ErrUnknown)
 			return false
 		}
 	}
@@ -45,7 +45,7 @@ func (u *unloads) read(runs runtime.Unloading, m runtime.Memory, bias uint64, wh
 // Kept reports whether all code objects that were read from the process so far, with the interpreter of a sample,
 // already existed at an earlier time: none has been removed since.
 func (i *Interpretation) Kept(t *Tracker, by *Interpreter, when time.Time) bool {
-	runs, ok := by.runs.(runtime.Unloading)
+	runs, ok := by.runs.(language.Unloading)
 	if !ok {
 		return false
 	}

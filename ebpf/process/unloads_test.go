@@ -7,18 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // countingMemory has a counter at address 8, and reports it as a runtime does.
 type countingMemory struct {
-	runtime.Memory
+	language.Memory
 	count uint64
 	err   error // of Unloads
 	asked int
 }
 
-func (m *countingMemory) Unloads(runtime.Memory, uint64) (uint64, error) {
+func (m *countingMemory) Unloads(language.Memory, uint64) (uint64, error) {
 	m.asked++
 	return 8, m.err
 }
@@ -41,7 +41,7 @@ func TestUnloads(t *testing.T) {
 			t.Errorf("count %d: %v", m.count, got)
 		}
 	}
-	m.err = fmt.Errorf("too early: %w", runtime.ErrNotReady)
+	m.err = fmt.Errorf("too early: %w", language.ErrNotReady)
 	read(time.Now(), false)
 	m.err = nil
 	read(time.Now(), true)
@@ -56,7 +56,7 @@ func TestUnloads(t *testing.T) {
 		t.Errorf("asked %d times where the counter is", m.asked)
 	}
 	u = unloads{}
-	m.err = runtime.ErrUnknown
+	m.err = language.ErrUnknown
 	read(time.Now(), false)
 	read(time.Now(), false)
 	if m.asked != 3 {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // openVDSO reads the vdso from this process's own memory: all processes of the host have the same one. The vdso of an

@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // maxVDSOs32 bounds the vdsos of 32-bit tasks that are kept. The kernel has one; processes that write to theirs have

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // TestVDSODirectory: the whole mapping of the vdso has its pages in the unwind tables. On arm64, the return address of

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/host/numa"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // aggregate counts equal samples between two collections. Frames are addresses here, and are named only by a

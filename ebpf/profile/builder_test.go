@@ -5,16 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // noExecutables knows no executables.

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/wait"
+	"github.com/headwater/headwater/ebpf/source/wait"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // Labels of samples of kind.OffCPU and kind.Wall, unless disabled by Options.

@@ -19,11 +19,11 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -34,7 +34,7 @@ import (
 // toy is the language of testdata/toy.c.
 type toy struct {
 	program    string
-	evaluation []runtime.Range
+	evaluation []language.Range
 	top        int64 // offset of the thread-local toy_top from the thread pointer
 	unnamed    error
 }
@@ -73,7 +73,7 @@ func buildToy(t testing.TB) *toy {
 	for _, s := range symbols {
 		switch s.Name {
 		case "toy_evaluate":
-			x.evaluation = []runtime.Range{{Low: s.Value, High: s.Value + s.Size}}
+			x.evaluation = []language.Range{{Low: s.Value, High: s.Value + s.Size}}
 		case "toy_top":
 			x.top = threadLocal(t, f, s.Value)
 		}
@@ -100,53 +100,53 @@ func threadLocal(t testing.TB, f *elf.File, value uint64) int64 {
 	return 0
 }
 
-func (x *toy) Detect(name string, _ *elffile.File) runtime.Library {
+func (x *toy) Detect(name string, _ *elffile.File) language.Library {
 	if path.Base(name) == "toy" {
 		return x
 	}
 	return nil
 }
 
-func (x *toy) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
-func (x *toy) Evaluation() []runtime.Range                  { return x.evaluation }
-func (x *toy) Entering() []runtime.Range                    { return nil }
-func (x *toy) Name() string                                 { return "[toy 1.0]" }
+func (x *toy) Attach(language.Process) (language.Code, error) { return nil, language.ErrUnknown }
+func (x *toy) Evaluation() []language.Range                   { return x.evaluation }
+func (x *toy) Entering() []language.Range                     { return nil }
+func (x *toy) Name() string                                   { return "[toy 1.0]" }
 
-func (x *toy) Interpret(runtime.Process) (runtime.Interpreter, error) {
+func (x *toy) Interpret(language.Process) (language.Interpreter, error) {
 	if x.unnamed != nil {
 		return nil, x.unnamed
 	}
 	return x, nil
 }
 
-func (x *toy) Spec() *runtime.Spec {
-	return &runtime.Spec{Everywhere: true, Chain: &runtime.Chain{
-		Start: []runtime.Step{{Op: runtime.ThreadPointer, Offset: x.top}, {Op: runtime.Load}},
-		Frame: runtime.Layout{
-			Blocks: []runtime.Block{{Bytes: 32}, {At: runtime.Word{Offset: 8}, Bytes: 24}},
-			Words:  []runtime.Word{{Offset: 0}, {Offset: 8}, {Offset: 16}, {Offset: 24}},
+func (x *toy) Spec() *language.Spec {
+	return &language.Spec{Everywhere: true, Chain: &language.Chain{
+		Start: []language.Step{{Op: language.ThreadPointer, Offset: x.top}, {Op: language.Load}},
+		Frame: language.Layout{
+			Blocks: []language.Block{{Bytes: 32}, {At: language.Word{Offset: 8}, Bytes: 24}},
+			Words:  []language.Word{{Offset: 0}, {Offset: 8}, {Offset: 16}, {Offset: 24}},
 			Code:   1,
-			Cookie: []runtime.Word{{Block: 1}, {Block: 1, Offset: 8}, {Block: 1, Offset: 16}},
-			Texts:  []runtime.Text{{At: runtime.Word{Block: 1}, Bytes: 32}},
+			Cookie: []language.Word{{Block: 1}, {Block: 1, Offset: 8}, {Block: 1, Offset: 16}},
+			Texts:  []language.Text{{At: language.Word{Block: 1}, Bytes: 32}},
 		},
-		Next: runtime.Next{Word: 0},
+		Next: language.Next{Word: 0},
 	}}
 }
 
-func (x *toy) Frame(words []uint64) runtime.Frame {
-	return runtime.Frame{Code: words[1], IP: words[2], Last: words[3] != 0}
+func (x *toy) Frame(words []uint64) language.Frame {
+	return language.Frame{Code: words[1], IP: words[2], Last: words[3] != 0}
 }
 
-func (x *toy) Function(m runtime.Memory, c *runtime.CodeObject) (runtime.Function, error) {
+func (x *toy) Function(m language.Memory, c *language.CodeObject) (language.Function, error) {
 	if len(c.Text) == 0 {
-		return runtime.Function{}, fmt.Errorf("nothing was carried")
+		return language.Function{}, fmt.Errorf("nothing was carried")
 	}
 	name, _, _ := bytes.Cut(c.Text[0], []byte{0})
 	line := int(c.Words[1])
-	return runtime.Function{Name: string(name), File: "toy.script", StartLine: line, Whole: true}, nil
+	return language.Function{Name: string(name), File: "toy.script", StartLine: line, Whole: true}, nil
 }
 
-func (x *toy) Line(f *runtime.Function, ip uint64) int { return f.StartLine + int(ip) }
+func (x *toy) Line(f *language.Function, ip uint64) int { return f.StartLine + int(ip) }
 
 var toyOptions = Options{SampleRate: 997, Comm: CommLabel}
 
@@ -166,7 +166,7 @@ func profileToy(t *testing.T, x *toy, o Options, runs func(c *counted)) *profile
 	finder := target.NewFinder(target.Options{})
 	var builder *Builder
 	s, err := sampler.Open(sampler.Options{
-		TableBytes: 64 << 20, Files: files, Languages: []runtime.Language{x},
+		TableBytes: 64 << 20, Files: files, Languages: []language.Language{x},
 		Interval: 50 * time.Millisecond,
 		Target: func(pid uint32) (*target.Target, bool) { // other programs must not take time from this one
 			comm, err := procfs.Default.Comm(pid)
@@ -371,7 +371,7 @@ func TestFoldRuntime(t *testing.T) {
 // TestInterpretedUnknown checks that an unknown version is detected.
 func TestInterpretedUnknown(t *testing.T) {
 	x := buildToy(t)
-	x.unnamed = &runtime.UnnamedError{Frame: "[toy 9.9 code]", Hint: "toy 9.9 is not known"}
+	x.unnamed = &language.UnnamedError{Frame: "[toy 9.9 code]", Hint: "toy 9.9 is not known"}
 	p := profileToy(t, x, toyOptions, func(c *counted) { x.run(t, c) })
 	found := slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool {
 		return slices.Contains(functionsOf(s), "[toy 9.9 code]")

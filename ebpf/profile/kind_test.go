@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // TestKinds checks that equal stacks of different kinds are in separate profiles, with the values and the __name__ of

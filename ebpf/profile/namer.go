@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/order"
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 const (
@@ -123,7 +122,7 @@ func (n *namer) newPlace(key namedFrame) userLocation {
 	if n.placed[of] >= MaxPlaces || n.lines >= maxPlacedLines {
 		key.Vaddr, key.Flags = 0, key.Flags&^kernel.ReturnAddress
 		if key.Flags&kernel.Interpreted != 0 {
-			key.Vaddr = runtime.NoIP
+			key.Vaddr = language.NoIP
 		}
 		if l, ok := n.locations[key]; ok {
 			return l
@@ -268,7 +267,7 @@ func (n *namer) count(p *Profile, c *targetCounts) {
 		p.Complete += process.Complete
 		p.Processes = append(p.Processes, process)
 	}
-	order.Stable(p.Processes, func(a, b Process) int {
+	slices.SortStableFunc(p.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.PID, b.PID))
 	})
 }
@@ -467,7 +466,7 @@ func (n *namer) functionLocation(f namedFrame) userLocation {
 }
 
 // linesOf converts functions of a language to lines of a profile.
-func (f *namedFrame) linesOf(lines []runtime.Line) (out []pprof.Line) {
+func (f *namedFrame) linesOf(lines []language.Line) (out []pprof.Line) {
 	for _, l := range lines {
 		out = append(out, pprof.Line{
 			Function: f.demangle.ApplyToClass(l.Function), File: l.File, StartLine: int64(l.StartLine), Line: int64(l.Line),

@@ -3,9 +3,9 @@ package profile
 import (
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/symbol/jit"
 	"github.com/headwater/headwater/ebpf/unwind"
 )

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/host/filework"
 )
 
 // TestHurry checks that hurry limits the wait of the current round to the wait of a last round.

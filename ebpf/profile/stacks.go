@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // Named is a named sample. Kernel and User hold the locations of its kernel and user frames, in the same order.

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/counter"
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/order"
+	"github.com/headwater/headwater/ebpf/common/counter"
+	"github.com/headwater/headwater/ebpf/common/limit"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -244,7 +243,7 @@ func (n *names) describeEnded(ended map[endOfStack]uint64) []BinaryStats {
 		}
 		out = append(out, b)
 	}
-	order.Stable(out, func(a, b BinaryStats) int {
+	slices.SortStableFunc(out, func(a, b BinaryStats) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.File, b.File), cmp.Compare(a.Outcome, b.Outcome))
 	})
 	return out[:min(len(out), shownBinaries)]

@@ -3,11 +3,11 @@ package profile
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/order"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -46,7 +46,7 @@ func (n *names) describeUnnamed(frames map[unwind.ExeID]uint64, outside map[stri
 	if u.Frames > 0 {
 		out = append(out, u)
 	}
-	order.Stable(out, func(a, b UnnamedStats) int {
+	slices.SortStableFunc(out, func(a, b UnnamedStats) int {
 		return cmp.Or(cmp.Compare(b.Frames, a.Frames), cmp.Compare(a.File, b.File), cmp.Compare(a.BuildID, b.BuildID))
 	})
 	return out[:min(len(out), shownUnnamed)]

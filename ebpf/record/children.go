@@ -3,7 +3,7 @@ package record
 import (
 	"fmt"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // Process is a process of this host.

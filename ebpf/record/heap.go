@@ -1,10 +1,10 @@
 package record
 
 import (
-	"github.com/headwater/headwater/ebpf/heap"
-	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // startHeap starts to trace the calls of allocators, if memory in use is recorded. If processes or a command are

@@ -3,11 +3,11 @@ package record
 import (
 	"fmt"
 
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/probe"
-	"github.com/headwater/headwater/ebpf/probing"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/probe"
+	"github.com/headwater/headwater/ebpf/source/probing"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // isProbe reports whether a probe is recorded.

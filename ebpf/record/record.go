@@ -14,21 +14,21 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/heap"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/offcpu"
-	"github.com/headwater/headwater/ebpf/pprof"
-	"github.com/headwater/headwater/ebpf/probe"
-	"github.com/headwater/headwater/ebpf/probing"
-	"github.com/headwater/headwater/ebpf/procfs"
 	builder "github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/heap"
+	"github.com/headwater/headwater/ebpf/source/offcpu"
+	"github.com/headwater/headwater/ebpf/source/probe"
+	"github.com/headwater/headwater/ebpf/source/probing"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 const (

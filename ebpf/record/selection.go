@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/host/numa"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/numa"
-	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/target"
 )
 

@@ -4,10 +4,10 @@ import (
 	"debug/elf"
 	"encoding/binary"
 
-	"github.com/headwater/headwater/ebpf/cfi"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/unwind/cfi"
 )
 
 // DWARF numbers of registers of i386 (System V psABI for Intel386, figure 2.14).

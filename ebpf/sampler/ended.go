@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language/all"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime/languages"
 )
 
 // Ended is the preserved part of a process that has ended.
@@ -35,7 +35,7 @@ const (
 
 // OpenEnded prepares to complete stacks of a process that has ended. It needs no kernel. Close the Threads after use.
 func OpenEnded(e Ended) *Threads {
-	t := process.NewTracker(process.NewLocalStore(), procfs.Ended(e.Memory), &filework.Pool{}, languages.All())
+	t := process.NewTracker(process.NewLocalStore(), procfs.Ended(e.Memory), &filework.Pool{}, all.All())
 	t.SetMachine(e.Machine)
 	t.SetReadPatience(endedReadPatience)
 	t.SetOpenPatience(endedOpenPatience)

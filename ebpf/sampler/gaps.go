@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/unwind"
 )

@@ -3,7 +3,7 @@ package sampler
 import (
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/unwind"
 )

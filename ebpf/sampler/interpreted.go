@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/chain"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/chain"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // interpreted inserts the frames that interpreters keep into the native frames. It holds scratch memory and counters.
 type interpreted struct {
 	merged  []kernel.Frame
-	decoded []runtime.Frame
+	decoded []language.Frame
 	shape   []chain.Frame
 	codes   []process.CodeAt // of each decoded frame, Address 0 if it has none
 	places  []uint64         // in codes, one for each
@@ -257,7 +257,7 @@ func (x *interpreted) stands(
 		if !i.HasNoFile() {
 			return false
 		}
-		f.IP = runtime.NoIP // such code keeps other data there
+		f.IP = language.NoIP // such code keeps other data there
 		return n < x.late || x.machineOf(n) != nil
 	}
 	return (!f.Made || at == 0) && x.proved(i, pid, n) && by.Evaluates(native.Exe, native.Lookup())

@@ -4,10 +4,10 @@ import (
 	"debug/elf"
 	"encoding/binary"
 
-	"github.com/headwater/headwater/ebpf/cfi"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/unwind/cfi"
 )
 
 // walker walks a stack by complete call frame information, with every register, and by rows where there is none. Rows

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
-	"github.com/headwater/headwater/ebpf/footprint"
+	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/host/footprint"
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/integration/testkit"

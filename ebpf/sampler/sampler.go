@@ -10,15 +10,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/all"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/languages"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // DefaultInterval is how long samples may stay in the CPUs' logs: a wakeup costs more than a sample. Samples of new
@@ -28,13 +28,13 @@ const DefaultInterval = 500 * time.Millisecond
 // Options configure a Sampler for its whole life. All functions are optional. Run calls Target, Ended and AfterRound,
 // one at a time; the goroutine that reads the side-band calls Observe.
 type Options struct {
-	TableBytes int                // limit of the memory for unwind tables
-	Interval   time.Duration      // how long samples may stay in the CPUs' logs; 0 means DefaultInterval
-	Snapshots  bool               // have perf record the state at the start of each walk, see ReadSnapshots
-	Files      *filework.Pool     // opens files; nil means a pool of the Sampler's own
-	Languages  []runtime.Language // whose runtimes are known; nil means all
-	Only       uint32             // a PID: other processes that already run are not read; 0 means that all are
-	Patience   time.Duration      // for opening files, and reading functions and frames; 0 means the Tracker's own
+	TableBytes int                 // limit of the memory for unwind tables
+	Interval   time.Duration       // how long samples may stay in the CPUs' logs; 0 means DefaultInterval
+	Snapshots  bool                // have perf record the state at the start of each walk, see ReadSnapshots
+	Files      *filework.Pool      // opens files; nil means a pool of the Sampler's own
+	Languages  []language.Language // whose runtimes are known; nil means all
+	Only       uint32              // a PID: other processes that already run are not read; 0 means that all are
+	Patience   time.Duration       // for opening files, and reading functions and frames; 0 means the Tracker's own
 
 	// Target returns the target of a process's samples, and whether the process is sampled at all. Without it all
 	// processes are sampled.
@@ -85,7 +85,7 @@ func Open(o Options) (*Sampler, error) {
 		o.Files = &filework.Pool{}
 	}
 	if o.Languages == nil {
-		o.Languages = languages.All()
+		o.Languages = all.All()
 	}
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval

@@ -3,10 +3,10 @@ package sampler
 import (
 	"slices"
 
-	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/common/counter"
+	"github.com/headwater/headwater/ebpf/common/limit"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/language"
 )
 
 // Reasons why samples that were due are not delivered.
@@ -200,8 +200,8 @@ func (s *Stats) addKernel(c *kernel.Counters) {
 	s.CodesCarried, s.CodesUncarried = c.CodesNamed, c.CodesUnnamed
 	s.Chains = map[string]uint64{}
 	for end, n := range c.Chains {
-		if runtime.ChainEnd(end) != runtime.ChainNone {
-			s.Chains[runtime.ChainEnd(end).String()] = n
+		if language.ChainEnd(end) != language.ChainNone {
+			s.Chains[language.ChainEnd(end).String()] = n
 		}
 	}
 }

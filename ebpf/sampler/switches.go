@@ -2,9 +2,9 @@ package sampler
 
 import (
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/chain"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/chain"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -15,21 +15,21 @@ import (
 
 // switchLibraries remembers which executables are such libraries.
 type switchLibraries struct {
-	of map[unwind.ExeID]runtime.Switch
+	of map[unwind.ExeID]language.Switch
 }
 
 // maxSwitchLibraries bounds the number of executables that are remembered.
 const maxSwitchLibraries = 1 << 12
 
 // kind returns the effect that the code of a frame may have on the chain.
-func (l *switchLibraries) kind(t *process.Tracker, by *process.Interpretation, f *kernel.Frame) runtime.Switch {
+func (l *switchLibraries) kind(t *process.Tracker, by *process.Interpretation, f *kernel.Frame) language.Switch {
 	if f.Exe == 0 || f.Exe == by.File() {
-		return runtime.NoSwitch
+		return language.NoSwitch
 	}
 	kind, ok := l.of[f.Exe]
 	if !ok {
 		if l.of == nil || len(l.of) >= maxSwitchLibraries {
-			l.of = map[unwind.ExeID]runtime.Switch{}
+			l.of = map[unwind.ExeID]language.Switch{}
 		}
 		kind = by.Switches(t.Executable(f.Exe))
 		l.of[f.Exe] = kind
@@ -39,7 +39,7 @@ func (l *switchLibraries) kind(t *process.Tracker, by *process.Interpretation, f
 
 // switchGroup is a run of adjacent frames of such a library on a stack.
 type switchGroup struct {
-	kind        runtime.Switch
+	kind        language.Switch
 	first, end  int // frames, leaf first
 	evaluations int // number of frames before the group that run functions
 }
@@ -50,7 +50,7 @@ func (x *interpreted) switchGroups(t *process.Tracker, by *process.Interpretatio
 	evaluations := 0
 	for at := range s.User {
 		f := &s.User[at]
-		if kind := x.libraries.kind(t, by, f); kind != runtime.NoSwitch {
+		if kind := x.libraries.kind(t, by, f); kind != language.NoSwitch {
 			if last := len(x.groups) - 1; last >= 0 && x.groups[last].end == at && x.groups[last].kind == kind {
 				x.groups[last].end++
 			} else {
@@ -69,21 +69,21 @@ const switching = 2
 // place places the chain of a sample, whose frames are x.shape, among its native frames. It ends the stack at the
 // library code where the stack starts, and returns false if the place of the chain is uncertain.
 func (x *interpreted) place(t *process.Tracker, by *process.Interpretation, s *kernel.Sample) ([]chain.Placed, bool) {
-	first := s.Chain.End == runtime.ChainFirstState // the thread may run another state, and has given up its lock
-	whole := (first || s.Chain.End == runtime.ChainWhole) && len(x.shape) > 0
+	first := s.Chain.End == language.ChainFirstState // the thread may run another state, and has given up its lock
+	whole := (first || s.Chain.End == language.ChainWhole) && len(x.shape) > 0
 	groups := x.switchGroups(t, by, s)
 	for _, g := range groups {
 		if !whole || g.evaluations == 0 {
 			continue
 		}
-		if first && g.kind == runtime.ToState {
+		if first && g.kind == language.ToState {
 			return nil, false
 		}
 		placed, ok := chain.Place(x.shape, true, x.native(by, s.User[:g.first], true))
 		if !ok {
 			continue
 		}
-		if g.kind == runtime.ToStack {
+		if g.kind == language.ToStack {
 			s.User, s.Outcome = s.User[:g.first+1], unwind.Complete
 		} // else the frames beyond run functions of another chain
 		return placed, true
@@ -91,7 +91,7 @@ func (x *interpreted) place(t *process.Tracker, by *process.Interpretation, s *k
 	placed, ok := chain.Place(x.shape, whole, x.native(by, s.User, s.Outcome.Complete()))
 	for _, g := range groups {
 		inside := g.evaluations > 0 && !(ok && whole)
-		if g.kind == runtime.ToStack && (inside || g.evaluations == 0 && (g.end-g.first >= switching || len(x.shape) == 0)) {
+		if g.kind == language.ToStack && (inside || g.evaluations == 0 && (g.end-g.first >= switching || len(x.shape) == 0)) {
 			endElsewhere(s, g.first+1)
 			return nil, false
 		}

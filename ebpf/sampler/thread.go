@@ -5,12 +5,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
-	"github.com/headwater/headwater/ebpf/debugfile"
+	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/chain"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/chain"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -163,7 +163,7 @@ func (c *completer) readChain(s *kernel.Sample, threadPointer uint64, m ThreadMe
 	s.Chain.End = by.ReadChain(s.TID, threadPointer, m, func(words []uint64, cookie uint64) {
 		s.Chain.Frames = append(s.Chain.Frames, kernel.ChainFrame{Words: slices.Clone(words), Cookie: cookie})
 	})
-	if s.Chain.End != runtime.ChainNone {
+	if s.Chain.End != language.ChainNone {
 		s.Chain.Interpreter = by.ID()
 	}
 }
@@ -174,8 +174,8 @@ func (t *Threads) AwaitRuntimes(pid uint32, patience time.Duration) {
 	t.tracker.AwaitRuntimes(pid, patience)
 }
 
-// Memory returns the memory of a process. A read does not wait for it long, see runtime.ErrBusy.
-func (t *Threads) Memory(pid uint32) runtime.Memory { return t.tracker.Memory(pid) }
+// Memory returns the memory of a process. A read does not wait for it long, see language.ErrBusy.
+func (t *Threads) Memory(pid uint32) language.Memory { return t.tracker.Memory(pid) }
 
 // Mapped calls yield with the mappings of the executables that want accepts, in all live processes. Neither function
 // may call the Threads.

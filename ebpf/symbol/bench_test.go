@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
 )
 
 // BenchmarkLoad builds the tables of some large programs. Its allocations should be only a little more than the tables.

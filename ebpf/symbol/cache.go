@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/host/filework"
 )
 
 // largeTable is the size of a table in bytes above which freed memory is returned to the system at once: building a

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/dwarfline"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/object/dwarfline"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // dwarf names code from DWARF data, with source lines and inlined callers.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // symbolTables are the functions of one symbol table of a file. Usually this is one table; it is several if addresses

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 

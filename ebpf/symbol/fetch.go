@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // debugFinder finds separate debug files with names, on disk or by a Fetcher.

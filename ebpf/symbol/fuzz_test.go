@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/integration/testkit"
 )
 

@@ -3,8 +3,8 @@ package symbol
 import (
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/gopclntab"
+	"github.com/headwater/headwater/ebpf/object/elffile"
+	"github.com/headwater/headwater/ebpf/unwind/gopclntab"
 )
 
 // golang names code from the function table that Go's linker puts in every program, with source lines and inlined

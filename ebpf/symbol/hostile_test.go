@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // hostileLink makes a program without a build ID whose debug file, named by its link, is extended with zeros to size.

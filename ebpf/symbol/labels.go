@@ -1,8 +1,8 @@
 package symbol
 
 import (
-	"github.com/headwater/headwater/ebpf/codeflow"
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
+	"github.com/headwater/headwater/ebpf/unwind/codeflow"
 )
 
 // labels finds the end of functions without a size, as in assembly. The next symbol is not the end: functions in

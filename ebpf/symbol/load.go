@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // load opens an object and its separate debug file and prepares the sources of its names, or of the starts of its

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // Limits on MiniDebugInfo. Fedora's largest has some megabytes.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // A missing debug file is searched again after firstLook, then after twice the interval each time, up to lastLook.

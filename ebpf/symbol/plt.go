@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // heldNames is a pool of names in memory, each followed by a NUL.

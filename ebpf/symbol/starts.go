@@ -3,8 +3,8 @@ package symbol
 import (
 	"errors"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/unwindtable"
+	"github.com/headwater/headwater/ebpf/object/elffile"
+	"github.com/headwater/headwater/ebpf/unwind/unwindtable"
 )
 
 // starts finds the start of functions without a symbol from call frame information, which stripped code also has. One

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
+	"github.com/headwater/headwater/ebpf/unwind/ehframe/ehtest"
 )
 
 // hidden is a program without names in a stripped file, except its imports from libc.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
 )
 
 // Reason is why addresses of an object may have no name.

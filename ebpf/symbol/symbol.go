@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // Object is an executable or library whose addresses are named. It must not change while the Symbolizer uses it.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ulikunitz/xz/lzma"
 
-	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/common/limit"
 )
 
 // Errors of unxz.

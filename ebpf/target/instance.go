@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // LabelProcessInstance is the label with the process that a target's PID means, and with the maximum time for which the

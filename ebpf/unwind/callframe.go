@@ -1,6 +1,6 @@
 package unwind
 
-import "github.com/headwater/headwater/ebpf/ehframe"
+import "github.com/headwater/headwater/ebpf/unwind/ehframe"
 
 // CallFrame is the call frame information of one address, whether a row can express it or not.
 type CallFrame struct {

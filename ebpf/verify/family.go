@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // family tracks the descendants of a process. Safe for concurrent use.

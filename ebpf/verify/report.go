@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/order"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -134,14 +134,14 @@ func (r *results) report(took time.Duration, executable func(unwind.ExeID) *proc
 	for p, n := range r.disagreements {
 		out.Disagreements = append(out.Disagreements, Disagreement{Difference(p.reason), names.binary(p.exe), n})
 	}
-	order.Stable(out.Disagreements, func(a, b Disagreement) int {
+	slices.SortStableFunc(out.Disagreements, func(a, b Disagreement) int {
 		return cmp.Or(cmp.Compare(b.Stacks, a.Stacks), cmp.Compare(a.Binary, b.Binary),
 			cmp.Compare(a.Difference, b.Difference))
 	})
 	for p, n := range r.incomplete {
 		out.Incomplete = append(out.Incomplete, Incomplete{p.reason, names.binary(p.exe), n.stacks, n.continued})
 	}
-	order.Stable(out.Incomplete, func(a, b Incomplete) int {
+	slices.SortStableFunc(out.Incomplete, func(a, b Incomplete) int {
 		return cmp.Or(cmp.Compare(b.Stacks, a.Stacks), cmp.Compare(a.Binary, b.Binary), cmp.Compare(a.Outcome, b.Outcome))
 	})
 	for p, examples := range r.examples {
@@ -149,7 +149,7 @@ func (r *results) report(took time.Duration, executable func(unwind.ExeID) *proc
 			out.Examples = append(out.Examples, names.example(p, &e))
 		}
 	}
-	order.Stable(out.Examples, func(a, b Example) int {
+	slices.SortStableFunc(out.Examples, func(a, b Example) int {
 		return cmp.Or(cmp.Compare(min(b.Difference, 0), min(a.Difference, 0)), cmp.Compare(a.Reason, b.Reason),
 			cmp.Compare(a.Binary, b.Binary))
 	})

@@ -38,7 +38,7 @@ const allParts, otherPart = "all", "other"
 
 const (
 	module = `^github\.com/headwater/headwater/`
-	core   = module + `ebpf/`
+	core   = module + `(ebpf|flame)/(\w+/)*` // a build to compare with may have the package in another folder
 )
 
 // agentParts are searched in this order, each in the whole stack.
@@ -46,7 +46,7 @@ var agentParts = []agentPart{
 	{"memory given back, garbage collected", regexp.MustCompile(
 		core + `footprint\.|^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|GC|gcStart)\b`)},
 	{"profiles encoded", regexp.MustCompile(core + `pprof\.Encode`)},
-	{"folded for the page", regexp.MustCompile(core + `trie\.`)},
+	{"folded for the page", regexp.MustCompile(core + `(tree|trie)\.`)},
 	{"delivery", regexp.MustCompile(module + `component/pyroscope/write\b`)},
 	{"addresses named", regexp.MustCompile(core + `symbol\b`)},
 	{"profiles made of stacks", regexp.MustCompile(core + `profile\.\(\*Builder\)\.[cC]ollect|` + core + `pprof\.`)},

@@ -15,7 +15,7 @@ func TestPartOf(t *testing.T) {
 			"runtime.scanobject", "runtime.gcDrain", "runtime.gcBgMarkWorker.func2", "runtime.gcBgMarkWorker",
 		},
 		"folded for the page": {
-			"runtime.mapaccess2", headwater + "ebpf/trie.Fold", headwater + "component/pyroscope/ebpf.(*session).collect",
+			"runtime.mapaccess2", headwater + "flame/tree.Fold", headwater + "component/pyroscope/ebpf.(*session).collect",
 		},
 		"addresses named": {
 			"pread", headwater + "ebpf/symbol.(*Symbolizer).Frames", headwater + "ebpf/profile.(*Builder).collect",

@@ -155,8 +155,8 @@ func (p *profiler) gauges() (g gauges, err error) {
 // rowMakers are the packages that only make unwind rows; rowKeepers keep account of resident rows, of the executables
 // and of processes.
 var (
-	rowMakers  = []string{"/ebpf/unwind.", "/ebpf/unwindtable.", "/ebpf/ehframe."}
-	rowKeepers = []string{"/ebpf/process.", "/ebpf/kernel.(*Tables)", "/ebpf/tablestore."}
+	rowMakers  = []string{"/ebpf/unwind.", "/ebpf/unwind/unwindtable.", "/ebpf/unwind/ehframe."}
+	rowKeepers = []string{"/ebpf/process.", "/ebpf/kernel.(*Tables)", "/ebpf/unwind/tablestore."}
 )
 
 // heapOfRows is the heap used for unwind rows, in bytes, estimated from the profiler's own heap profile.

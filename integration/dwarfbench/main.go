@@ -22,8 +22,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/dwarfline"
-	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/object/dwarfline"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/integration/record"
 )
 

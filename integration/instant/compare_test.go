@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/headwater/headwater/ebpf/runtime/jvm"
+	"github.com/headwater/headwater/ebpf/language/jvm"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/walks"
 )

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/procfs"
-	language "github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/jvm"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	language "github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/jvm"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"

@@ -11,8 +11,8 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/compare"
-	"github.com/headwater/headwater/ebpf/flameview"
+	"github.com/headwater/headwater/flame/compare"
+	"github.com/headwater/headwater/flame/view"
 )
 
 // TestDiffFile: the flame graph that headwater diff writes has colours and bounds where the profiles differ, loads no
@@ -34,7 +34,7 @@ func TestDiffFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "diff.html")
 	file, err := os.Create(path)
 	require.NoError(t, err)
-	require.NoError(t, flameview.Write(file, flameview.About{Title: "old and new"}, flame.Tree(), nil))
+	require.NoError(t, view.Write(file, view.About{Title: "old and new"}, flame.Tree(), nil))
 	require.NoError(t, file.Close())
 
 	b := openBrowser(t)

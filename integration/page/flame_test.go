@@ -22,7 +22,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 	"github.com/headwater/headwater/integration/testkit"
 )
 
@@ -261,7 +261,7 @@ func checkTotals(t *testing.T, b *browser, server *httptest.Server) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	var tree trie.Tree
+	var tree tree.Tree
 	if err := json.NewDecoder(answer.Body).Decode(&tree); err != nil {
 		t.Fatal(err)
 	}

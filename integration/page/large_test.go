@@ -20,8 +20,8 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/flameview"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
+	"github.com/headwater/headwater/flame/view"
 	"github.com/headwater/headwater/integration/testkit"
 )
 
@@ -71,13 +71,13 @@ func distinctStacks() *profile.Profile {
 // had run its script.
 func openTree(t testing.TB, b *browser, p *profile.Profile) float64 {
 	t.Helper()
-	builder := trie.NewBuilder(nil)
+	builder := tree.NewBuilder(nil)
 	require.NoError(t, builder.Add(p))
 	path := filepath.Join(t.TempDir(), "flame.html")
 	file, err := os.Create(path)
 	require.NoError(t, err)
-	all := trie.Options{Share: -1, Enough: 1 << 30, MaxNodes: 1 << 30}
-	require.NoError(t, flameview.Write(file, flameview.About{Title: "many"}, builder.Tree(all), nil))
+	all := tree.Options{Share: -1, Enough: 1 << 30, MaxNodes: 1 << 30}
+	require.NoError(t, view.Write(file, view.About{Title: "many"}, builder.Tree(all), nil))
 	require.NoError(t, file.Close())
 	b.do(t, chromedp.EmulateViewport(1280, 1200),
 		chromedp.Navigate((&url.URL{Scheme: "file", Path: path, Fragment: "mode=flame"}).String()))

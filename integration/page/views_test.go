@@ -14,7 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // openFile writes a profile as a flame graph in a file, opens it, and returns its address.

@@ -18,11 +18,11 @@ type mutation struct{ file, from, to string }
 func mutations() map[string]mutation {
 	return map[string]mutation{
 		"the caller's rbp is never restored": {
-			"ebpf/unwindtable/x86.go",
+			"ebpf/unwind/unwindtable/x86.go",
 			"w.Rules = unwind.Rules(fp, ra)\n\treturn w, unwind.ReasonNone",
 			"w.Rules = unwind.Rules(unwind.FPSame, ra)\n\t_ = fp\n\treturn w, unwind.ReasonNone"},
 		"DW_CFA_restore_state leaves the CFA": {
-			"ebpf/ehframe/program.go", "p.row.assign(&p.saved[p.depth])",
+			"ebpf/unwind/ehframe/program.go", "p.row.assign(&p.saved[p.depth])",
 			"cfa := p.row.CFA\n\tp.row.assign(&p.saved[p.depth])\n\tp.row.CFA = cfa"},
 	}
 }

@@ -102,7 +102,7 @@ func TestOffCPUOfRestlessThreads(t *testing.T) {
 		wanted, seconds = 10000, "4"
 	}
 	program := filepath.Join(t.TempDir(), "restless")
-	const source = "../../ebpf/snapshot/testdata/restless.c"
+	const source = "../../ebpf/source/snapshot/testdata/restless.c"
 	compiled(t, program, []string{source}, "gcc", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls",
 		"-fno-ipa-icf", "-pthread", "-o", output, source)
 	process := lab.Start(t, exec.Command(program, "200", "5000"))

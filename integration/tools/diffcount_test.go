@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/compare"
+	"github.com/headwater/headwater/flame/compare"
 )
 
 // TestDiffPerCount: a program that did more rounds has not become slower by what a round costs, and one whose rounds

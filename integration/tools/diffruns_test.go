@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/compare"
+	"github.com/headwater/headwater/flame/compare"
 	records "github.com/headwater/headwater/integration/record"
 )
 

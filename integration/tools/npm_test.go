@@ -12,7 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/export"
 	"github.com/headwater/headwater/integration/testkit"
 )
 

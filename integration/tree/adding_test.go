@@ -75,9 +75,9 @@ func recipes() []recipe {
 			example: "language",
 			words:   map[string]string{"NAME": "toy"},
 			edits: []edit{
-				{"ebpf/runtime/languages/languages.go", `"github.com/headwater/headwater/ebpf/runtime/jvm"`,
-					`"github.com/headwater/headwater/ebpf/runtime/toy"`},
-				{"ebpf/runtime/languages/languages.go", "jvm.New(),", "toy.Language{},"},
+				{"ebpf/language/all/languages.go", `"github.com/headwater/headwater/ebpf/language/jvm"`,
+					`"github.com/headwater/headwater/ebpf/language/toy"`},
+				{"ebpf/language/all/languages.go", "jvm.New(),", "toy.Language{},"},
 				{"docs/architecture/runtimes.md",
 					"| Go | `.gopclntab`, which stripped programs keep | the same; inlined calls and lines too |",
 					"| Toy | frame pointers | the runtime's data |"},
@@ -281,7 +281,7 @@ func checkCommand(t *testing.T, tree string) {
 }
 
 // checkLanguage runs the language's own test.
-func checkLanguage(t *testing.T, tree string) { run(t, tree, "go", "test", "./ebpf/runtime/toy") }
+func checkLanguage(t *testing.T, tree string) { run(t, tree, "go", "test", "./ebpf/language/toy") }
 
 // checkCounter runs what goes by the table of counters, and looks for the row.
 func checkCounter(t *testing.T, tree string) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,46 +14,23 @@ import (
 
 const module = "github.com/headwater/headwater"
 
-// ranks order the folders of the repository. A package imports only packages
-// of a lower rank, or packages in folders below its own. A pattern that ends in
-// /... stands for all folders below; the first pattern that fits counts.
-var ranks = []struct {
-	pattern string
-	rank    int
-}{
-	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 0}, {"ebpf/procfs/helper", 0},
-	{"ebpf/x86", 0},
-	{"ebpf/codeflow", 2}, {"ebpf/stackheight", 1}, {"ebpf/filework", 2}, {"ebpf/debugfile", 3},
-	{"ebpf/limit", 0}, {"ebpf/clock", 0}, {"ebpf/printable", 0}, {"ebpf/footprint", 1}, {"ebpf/counter", 0},
-	{"ebpf/footprint/early", 1},
-	{"ebpf/order", 0}, {"ebpf/kind", 0}, {"ebpf/numa", 0}, {"ebpf/trie", 0},
-	{"ebpf/flameview", 1}, {"ebpf/export", 6}, {"ebpf/compare", 7}, {"ebpf/unwind", 2}, {"ebpf/cfi", 2},
-	{"ebpf/dwarfline", 2},
-	{"ebpf/ehframe/ehtest", 2}, {"integration/testkit/retry", 1},
-	{"ebpf/unwindtable", 3}, {"ebpf/tablestore", 3},
-	{"ebpf/runtime", 3}, {"ebpf/runtime/languages", 5}, {"ebpf/runtime/...", 4}, {"ebpf/symbol/debuginfod", 3},
-	{"ebpf/symbol/jit", 3},
-	{"ebpf/corefile", 3}, {"ebpf/kernel", 5}, {"ebpf/process", 5}, {"ebpf/symbol", 4}, {"ebpf/target", 4},
-	{"ebpf/pprof", 5}, {"ebpf/sampler", 6},
-	{"ebpf/heap", 8},
-	{"ebpf", 9}, {"ebpf/offcpu", 8}, {"ebpf/probe", 6}, {"ebpf/probing", 8}, {"ebpf/record", 9}, {"ebpf/wait", 6},
-	{"ebpf/profile", 7}, {"ebpf/snapshot", 7}, {"ebpf/verify", 7},
-	{"ebpf/verify/reference", 0},
-	{"component", 8}, {"component/pyroscope", 9}, {"component/pyroscope/limits", 9}, {"component/common/...", 9},
-	{"component/discovery", 10}, {"component/otelcol", 10}, {"component/remote/polled", 10},
-	{"component/discovery/conformance", 12}, {"component/all", 12},
-	{"component/...", 11},
-	{"river", 12}, {"river/...", 12},
-	{"cli/internal/jsonout", 10},
-	{"cli", 13}, {"cli/internal/outfile", 12}, {"cli/internal/digest", 11}, {"cli/internal/summary", 11},
-	{"cli/internal/profilefile", 12}, {"cli/internal/fresh", 12}, {"cli/...", 13}, {".", 14},
-	{"integration/record", 0}, {"integration/testkit", -1}, {"integration/testkit/...", -1}, {"integration/walks", 13},
-	{"integration/lab", 13},
-	{"integration/...", 14},
+// layers are the folders of the repository, the lowest first. A package imports packages of its own layer and of lower
+// layers. The longest folder that holds a package decides its layer.
+var layers = [][]string{
+	{"flame"},
+	{"ebpf/common", "ebpf/host"},
+	{"ebpf/object", "ebpf/unwind"},
+	{"ebpf/language", "ebpf/symbol", "ebpf/target"},
+	{"ebpf/kernel", "ebpf/process", "ebpf/sampler"},
+	{"ebpf"},
+	{"component"},
+	{"river"},
+	{"cli", "."},
+	{"integration"},
 }
 
-// testSupport are packages that only tests import, tests of every rank, and each other.
-var testSupport = []string{"integration/testkit", "integration/testkit/...", "ebpf/ehframe/ehtest", "integration/lab"}
+// testSupport are folders of packages that tests of every layer may import. Other code outside integration may not.
+var testSupport = []string{"integration/testkit", "ebpf/unwind/ehframe/ehtest", "integration/lab", "integration/record"}
 
 // confined are modules that only some folders may import, so that the
 // profiler stays a library that knows neither River nor Prometheus, and only
@@ -62,11 +40,9 @@ var confined = []struct {
 	folders []string
 }{
 	{"github.com/cilium/ebpf", []string{"ebpf/kernel"}},
-	{"github.com/grafana/river", []string{"river", "river/...", "component", "component/...",
-		"integration/conformance", "integration/docs", "integration/delivery"}},
-	{"github.com/prometheus", []string{"river", "river/...", "component", "component/...",
-		"integration/delivery", "integration/docs"}},
-	{"github.com/grafana/pyroscope", []string{"component/...", "integration/..."}},
+	{"github.com/grafana/river", []string{"river", "component", "integration"}},
+	{"github.com/prometheus", []string{"river", "component", "integration"}},
+	{"github.com/grafana/pyroscope", []string{"component", "integration"}},
 }
 
 // TestImports reads the import declarations of all files. It parses the files
@@ -82,13 +58,8 @@ func TestImports(t *testing.T) {
 			t.Errorf("%s: bpf/ holds C only; a .c file next to a Go file does not build without cgo", file)
 			continue
 		}
-		rank, ok := rankOf(folder)
-		if !ok {
-			t.Errorf("%s: folder %s has no rank", file, folder)
-			continue
-		}
 		for _, imported := range importsOf(t, file) {
-			checkImport(t, file, folder, rank, imported)
+			checkImport(t, file, folder, imported)
 		}
 	}
 }
@@ -111,58 +82,46 @@ func importsOf(t testing.TB, file string) (paths []string) {
 	return paths
 }
 
-func checkImport(t testing.TB, file, folder string, rank int, imported string) {
+func checkImport(t testing.TB, file, folder, imported string) {
 	t.Helper()
 	for _, c := range confined {
-		if within(imported, c.module) && !fitsAny(folder, c.folders) {
+		if within(imported, c.module) && !withinAny(folder, c.folders) {
 			t.Errorf("%s imports %s, which only %v may", file, imported, c.folders)
 		}
 	}
 	if !within(imported, module) {
 		return
 	}
-	target := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
-	if target == "" {
-		target = "."
-	}
-	other, ok := rankOf(target)
+	target := path.Clean("./" + strings.TrimPrefix(imported, module))
+	own, other := layerOf(folder), layerOf(target)
 	switch {
-	case !ok:
-		t.Errorf("%s imports %s, which has no rank", file, target)
-	case fitsAny(target, testSupport):
-		if !strings.HasSuffix(file, "_test.go") && !fitsAny(folder, testSupport) {
+	case own < 0 || other < 0:
+		t.Errorf("%s imports %s: a folder is in no layer", file, target)
+	case withinAny(target, testSupport):
+		test := strings.HasSuffix(file, "_test.go") || withinAny(folder, testSupport)
+		if !test && !within(folder, "integration") {
 			t.Errorf("%s imports %s, which is for tests", file, target)
 		}
-	case target == folder: // from its external test
-	case other == rank && within(target, folder): // a package may be split in folders below it
-	case other >= rank:
-		t.Errorf("%s (rank %d) imports %s (rank %d)", file, rank, target, other)
+	case other > own:
+		t.Errorf("%s imports %s, whose layer %v is above its own", file, target, layers[other])
 	}
 }
 
-func rankOf(folder string) (int, bool) {
-	for _, r := range ranks {
-		if fits(folder, r.pattern) {
-			return r.rank, true
+// layerOf returns the index of a folder's layer, or -1.
+func layerOf(folder string) int {
+	found, longest := -1, ""
+	for i, layer := range layers {
+		for _, top := range layer {
+			if within(folder, top) && len(top) > len(longest) {
+				found, longest = i, top
+			}
 		}
 	}
-	return 0, false
+	return found
 }
 
-func fitsAny(folder string, patterns []string) bool {
-	for _, pattern := range patterns {
-		if fits(folder, pattern) {
-			return true
-		}
-	}
-	return false
-}
-
-func fits(folder, pattern string) bool {
-	if below, ok := strings.CutSuffix(pattern, "/..."); ok {
-		return strings.HasPrefix(folder, below+"/")
-	}
-	return folder == pattern
+func withinAny(folder string, of []string) bool {
+	return slices.ContainsFunc(of, func(top string) bool { return within(folder, top) })
 }
 
 // within reports whether a path is a folder or is below it.

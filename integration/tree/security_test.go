@@ -13,21 +13,21 @@ import (
 	"github.com/headwater/headwater/component/local/file"
 	"github.com/headwater/headwater/component/pyroscope/receivehttp"
 	"github.com/headwater/headwater/component/pyroscope/write"
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/dwarfline"
-	"github.com/headwater/headwater/ebpf/ehframe"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/gopclntab"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/chain"
+	"github.com/headwater/headwater/ebpf/language/jvm"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/ebpf/object/dwarfline"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	processes "github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/profile"
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/chain"
-	"github.com/headwater/headwater/ebpf/runtime/jvm"
 	names "github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 	"github.com/headwater/headwater/ebpf/symbol/jit"
+	"github.com/headwater/headwater/ebpf/unwind/ehframe"
+	"github.com/headwater/headwater/ebpf/unwind/gopclntab"
 	"github.com/headwater/headwater/river"
 )
 
@@ -68,7 +68,7 @@ func bounds() []bound {
 			fmt.Sprintf("%d times", filework.QuickTurns), fmt.Sprintf("%d times", filework.LateShare),
 			seconds(filework.LateAtOnce), fmt.Sprintf("1/%d", filework.LateShare)}},
 		{"Frames and names of interpreters", []string{thousands(chain.MaxFrames) + " frames",
-			fmt.Sprintf("%d bytes", runtime.MaxTexts*runtime.MaxTextBytes),
+			fmt.Sprintf("%d bytes", language.MaxTexts*language.MaxTextBytes),
 			fmt.Sprintf("%d functions", processes.MaxReads), mib(processes.MaxRemembered),
 			thousands(processes.MaxReadsAtOnce) + " reads", thousands(processes.ReadsPerSecond),
 			strconv.Itoa(processes.LeastReadsPerSecond), thousands(processes.MaxAllReadsAtOnce),

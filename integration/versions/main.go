@@ -29,11 +29,11 @@ type language struct {
 
 var languages = []language{
 	{
-		"CPython", "HEADWATER_PYTHONS", []string{"--version"}, []string{"./ebpf/runtime/cpython"},
+		"CPython", "HEADWATER_PYTHONS", []string{"--version"}, []string{"./ebpf/language/cpython"},
 		"^(TestLayouts|TestVersion|TestStack)$",
 	},
 	{
-		"node", "HEADWATER_NODES", []string{"--version"}, []string{"./ebpf/runtime/v8"},
+		"node", "HEADWATER_NODES", []string{"--version"}, []string{"./ebpf/language/v8"},
 		"^(TestLayouts|TestStopped|TestInlined|TestInlinedLoop)$",
 	},
 	{"Java", "HEADWATER_JAVAS", []string{"-version"}, []string{"./integration/java"},

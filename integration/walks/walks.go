@@ -16,8 +16,8 @@ import (
 
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/jvm"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/jvm"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -28,10 +28,10 @@ type Walk struct {
 	TID         uint32
 	Comm        string
 	Outcome     unwind.Outcome
-	Frames      []Place          // leaf first
-	Lines       [][]runtime.Line // of each frame, from a language runtime; none for files
-	Replaced    bool             // the process had executed another program when the sample was read
-	Interpreted map[int]bool     // frames run by an interpreter
+	Frames      []Place           // leaf first
+	Lines       [][]language.Line // of each frame, from a language runtime; none for files
+	Replaced    bool              // the process had executed another program when the sample was read
+	Interpreted map[int]bool      // frames run by an interpreter
 	// Functions are the functions run by an interpreter, leaf first: nil if none were found.
 	Functions []Function
 }
@@ -157,7 +157,7 @@ func (s *Sampler) take(sample *sampler.Sample) error {
 	return nil
 }
 
-func (s *Sampler) lines(f kernel.Frame) []runtime.Line {
+func (s *Sampler) lines(f kernel.Frame) []language.Line {
 	if code, ok := s.sampler.JITCode(f.Exe); ok {
 		return code.Lines(f.Code)
 	}
@@ -181,7 +181,7 @@ func (s *Sampler) nameAll() {
 				continue
 			}
 			if s.name(f); f.native >= 0 && f.Name != "" {
-				w.Lines[f.native] = []runtime.Line{{Function: f.Name, File: f.File, Line: f.Line}}
+				w.Lines[f.native] = []language.Line{{Function: f.Name, File: f.File, Line: f.Line}}
 				w.Interpreted[f.native] = true
 			}
 		}

@@ -19,16 +19,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/debugfile"
-	"github.com/headwater/headwater/ebpf/dwarfline"
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/gopclntab"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/ebpf/object/dwarfline"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/jit"
-	"github.com/headwater/headwater/ebpf/unwindtable"
+	"github.com/headwater/headwater/ebpf/unwind/gopclntab"
+	"github.com/headwater/headwater/ebpf/unwind/unwindtable"
 	"github.com/headwater/headwater/integration/testkit/need"
 	"github.com/headwater/headwater/integration/testkit/slowelf"
 )

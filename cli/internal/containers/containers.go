@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/target"
 )
 

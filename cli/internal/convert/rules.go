@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/source/probe"
 )
 
 // Notes for several flags.

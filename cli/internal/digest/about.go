@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/flame/export"
 )
 
 var errNoSamples = errors.New("the profile has no samples")

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // Entry is a function, process or binary with its values in a profile.

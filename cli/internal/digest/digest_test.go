@@ -8,7 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // profileOf makes a profile of stacks, root first, with how many samples each has. A name with a slash is of a binary.

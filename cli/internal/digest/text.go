@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/printable"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // Limits of a text.

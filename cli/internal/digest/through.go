@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // candidates is the maximum number of functions in an error.

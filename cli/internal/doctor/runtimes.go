@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/runtime/languages"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/all"
+	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
 // Runtime is a language runtime that processes have mapped.
@@ -41,7 +41,7 @@ func (r *Runtime) where() string {
 
 // survey finds runtimes.
 type survey struct {
-	all []runtime.Language
+	all []language.Language
 
 	mu    sync.Mutex
 	found map[string]*Runtime // by name and file
@@ -50,7 +50,7 @@ type survey struct {
 // runtimes returns the runtimes that are found until ctx is done. Files may be on mounts that hang; runtimes does not
 // wait for them.
 func runtimes(ctx context.Context) (out []Runtime) {
-	s := &survey{all: languages.All(), found: map[string]*Runtime{}}
+	s := &survey{all: all.All(), found: map[string]*Runtime{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -105,29 +105,29 @@ func (s *survey) mapping(pid uint32, m procfs.Mapping) {
 	}
 	defer file.Close()
 	bias, _ := file.Bias(m.Start, m.End, m.Offset)
-	for _, language := range s.all {
-		if library := language.Detect(m.Path, file); library != nil {
-			s.note(describe(library, runtime.Process{PID: pid, Bias: bias, Memory: procfs.Memory{PID: pid}}), pid, m.Path)
+	for _, detector := range s.all {
+		if library := detector.Detect(m.Path, file); library != nil {
+			s.note(describe(library, language.Process{PID: pid, Bias: bias, Memory: procfs.Memory{PID: pid}}), pid, m.Path)
 			return
 		}
 	}
 }
 
 // describe returns the runtime of a library in a process, and why its functions have no names.
-func describe(library runtime.Library, p runtime.Process) Runtime {
-	interpreted, ok := library.(runtime.Interpreted)
+func describe(library language.Library, p language.Process) Runtime {
+	interpreted, ok := library.(language.Interpreted)
 	if !ok {
 		return Runtime{}
 	}
 	found, err := interpreted.Interpret(p)
-	var unnamed *runtime.UnnamedError
+	var unnamed *language.UnnamedError
 	switch {
 	case err == nil:
 		return Runtime{Name: strings.Trim(found.Name(), "[]"), State: OK}
 	case errors.As(err, &unnamed):
 		name := strings.TrimSuffix(strings.Trim(unnamed.Frame, "[]"), " code")
 		return Runtime{Name: name, State: Warn, Hint: unnamed.Hint}
-	case errors.Is(err, runtime.ErrUnknown):
+	case errors.Is(err, language.ErrUnknown):
 		return Runtime{}
 	}
 	return Runtime{Name: "?", State: Warn, Hint: err.Error()}

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/ebpf/unwindtable"
+	"github.com/headwater/headwater/ebpf/unwind/unwindtable"
 )
 
 // Row is a row as JSON.

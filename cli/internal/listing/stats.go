@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headwater/headwater/ebpf/unwindtable"
+	"github.com/headwater/headwater/ebpf/unwind/unwindtable"
 )
 
 // Stats is the size of a whole table, as JSON.

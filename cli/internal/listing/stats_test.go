@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/unwind/ehframe/ehtest"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 

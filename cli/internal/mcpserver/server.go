@@ -16,7 +16,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/headwater/headwater/ebpf/compare"
+	"github.com/headwater/headwater/flame/compare"
 )
 
 // Options restrict a server.

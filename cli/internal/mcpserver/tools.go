@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/cli/internal/digest"
-	"github.com/headwater/headwater/ebpf/compare"
+	"github.com/headwater/headwater/flame/compare"
 )
 
 type topInput struct {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // patience bounds the wait for a server, which may first record a profile for 60 s.

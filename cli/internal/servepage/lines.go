@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // Limits of the source text next to the lines of a function.
@@ -29,7 +29,7 @@ type linesAnswer struct {
 	Unit     string      `json:"unit"`
 	All      int64       `json:"all"`   // value of all samples
 	Total    int64       `json:"total"` // value of the samples with the function
-	Lines    []trie.Line `json:"lines"`
+	Lines    []tree.Line `json:"lines"`
 	Source   *textAround `json:"source,omitempty"` // nil: the file is not available
 }
 
@@ -54,14 +54,14 @@ func (h *Handler) lines(w http.ResponseWriter, r *http.Request) {
 		failJSON(w, http.StatusInternalServerError, err)
 		return
 	}
-	folded, err := trie.Fold(p, nil)
+	folded, err := tree.Fold(p, nil)
 	if err != nil {
 		failJSON(w, http.StatusInternalServerError, err)
 		return
 	}
 	out := linesAnswer{Function: r.URL.Query().Get("function")}
-	lines := trie.NewLines(out.Function, r.URL.Query().Get("binary"))
-	added, err := lines.Add(folded, trie.Choice{})
+	lines := tree.NewLines(out.Function, r.URL.Query().Get("binary"))
+	added, err := lines.Add(folded, tree.Choice{})
 	if err != nil {
 		failJSON(w, http.StatusInternalServerError, err)
 		return
@@ -85,7 +85,7 @@ func isOfThisHost(r *http.Request) bool {
 }
 
 // readSource returns the text around lines of one file; it returns nil if the text cannot be read.
-func readSource(lines []trie.Line) *textAround {
+func readSource(lines []tree.Line) *textAround {
 	first, last := int64(0), int64(0)
 	for _, l := range lines {
 		if l.File != lines[0].File {

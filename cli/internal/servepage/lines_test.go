@@ -13,7 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // linesProfile is the file of a profile in which the function work has lines 10 and 12 of a source file.
@@ -57,7 +57,7 @@ func TestLines(t *testing.T) {
 	source := fileOf(t, "work.c", strings.Repeat("a line\n", 9)+"line 10\n\nline 12\n")
 	const here = "127.0.0.1:50000"
 	got := askFrom(t, source, here)
-	require.Equal(t, []trie.Line{
+	require.Equal(t, []tree.Line{
 		{File: source, Line: 10, Self: 10, Total: 10}, {File: source, Line: 12, Self: 12, Total: 12},
 	}, got.Lines)
 	require.EqualValues(t, 22, got.Total)

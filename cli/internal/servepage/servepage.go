@@ -22,8 +22,8 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/cli/internal/profilefile"
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/flameview"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/view"
 )
 
 //go:embed page
@@ -164,7 +164,7 @@ func (h *Handler) version() string {
 
 func (h *Handler) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	body, err := flameview.Asset(name)
+	body, err := view.Asset(name)
 	if name == "reload.js" {
 		body, err = assets.ReadFile("page/reload.js")
 	}

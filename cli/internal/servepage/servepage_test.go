@@ -16,8 +16,8 @@ import (
 
 	"github.com/headwater/headwater/cli/internal/digest"
 	"github.com/headwater/headwater/cli/internal/profilefile"
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // fileOf writes a file into a folder of its own.
@@ -188,8 +188,8 @@ func FuzzFile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if b := trie.NewBuilder(nil); b.Add(p.Copy()) == nil {
-			b.Tree(trie.Options{})
+		if b := tree.NewBuilder(nil); b.Add(p.Copy()) == nil {
+			b.Tree(tree.Options{})
 		}
 		for _, format := range export.Formats() {
 			_ = format.Write(io.Discard, p.Copy()) // not all profiles have what all formats need

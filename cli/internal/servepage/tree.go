@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // maxNodes is the largest number of nodes in a request.
@@ -18,9 +18,9 @@ const maxNodes = 100_000
 
 // treeOptions select a part of a flame graph.
 type treeOptions struct {
-	trie.Options
+	tree.Options
 	below bool // only the subtree of root
-	root  trie.PathID
+	root  tree.PathID
 }
 
 // parseTreeOptions reads the parameters root, the node whose subtree is requested, and max, the maximum number of
@@ -28,7 +28,7 @@ type treeOptions struct {
 func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 	if text := v.Get("root"); text != "" {
 		o.below = true
-		if o.root, err = trie.ParsePathID(text); err != nil {
+		if o.root, err = tree.ParsePathID(text); err != nil {
 			return o, fmt.Errorf("root: %w", err)
 		}
 	}
@@ -56,7 +56,7 @@ func (h *Handler) tree(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p, err := h.read(r.Context(), i)
-	var tree *trie.Tree
+	var tree *tree.Tree
 	if err == nil {
 		tree, err = treeOf(p, o)
 	}
@@ -72,13 +72,13 @@ func (h *Handler) tree(w http.ResponseWriter, r *http.Request) {
 }
 
 // treeOf returns the flame graph of a profile, or the selected part; nil if there is no such part.
-func treeOf(p *profile.Profile, o treeOptions) (*trie.Tree, error) {
-	f, err := trie.Fold(p, nil)
+func treeOf(p *profile.Profile, o treeOptions) (*tree.Tree, error) {
+	f, err := tree.Fold(p, nil)
 	if err != nil {
 		return nil, err
 	}
-	m := trie.NewMerge()
-	if _, err := m.Add(f, trie.Choice{}); err != nil {
+	m := tree.NewMerge()
+	if _, err := m.Add(f, tree.Choice{}); err != nil {
 		return nil, err
 	}
 	if o.below {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // TestTreeBelow: folded parts are served on request, for the given node.
@@ -20,7 +20,7 @@ func TestTreeBelow(t *testing.T) {
 		fmt.Fprintf(&stacks, "main;small;leaf%d 1\nmain;large%d 1000\n", i, i)
 	}
 	h := New([]string{fileOf(t, "cpu.folded", stacks.String())}, "127.0.0.1:4041")
-	get := func(query string) (tree trie.Tree) {
+	get := func(query string) (tree tree.Tree) {
 		body, answer := ask(t, h, "/1/tree?"+query)
 		require.Equal(t, http.StatusOK, answer.Code, body)
 		require.Equal(t, "application/json", answer.Header().Get("Content-Type"))
@@ -28,7 +28,7 @@ func TestTreeBelow(t *testing.T) {
 		return tree
 	}
 	require.Positive(t, get("max=310").Omitted.Nodes)
-	small := get("&max=310&root=" + trie.RootPath.Child("main", "").Child("small", "").String())
+	small := get("&max=310&root=" + tree.RootPath.Child("main", "").Child("small", "").String())
 	require.Zero(t, small.Omitted.Nodes)
 	require.EqualValues(t, 300, small.Total*small.Scale)
 	require.True(t, slices.Contains(small.Strings, "leaf299"))

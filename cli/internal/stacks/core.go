@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/corefile"
-	"github.com/headwater/headwater/ebpf/printable"
-	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/ebpf/object/corefile"
+	"github.com/headwater/headwater/ebpf/source/snapshot"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // Core describes a core file.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/cli/internal/jsonout"
-	"github.com/headwater/headwater/ebpf/printable"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // WriteJSON writes the report as JSON.

@@ -12,16 +12,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/pprof"
-	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/ebpf/source/snapshot"
+	"github.com/headwater/headwater/ebpf/source/wait"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/ebpf/wait"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // namePatience bounds the wait for names: reading the debug info of the largest programs takes seconds.

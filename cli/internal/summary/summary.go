@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/cli/internal/jsonout"
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/printable"
-	"github.com/headwater/headwater/ebpf/probe"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/ebpf/source/probe"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // Limits of a summary's lists.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
-	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // Print shows the target of each process, or why it has none. With all, it also shows processes that are in no

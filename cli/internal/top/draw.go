@@ -7,14 +7,14 @@ import (
 
 	"github.com/clipperhouse/displaywidth"
 
-	"github.com/headwater/headwater/ebpf/printable"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/printable"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // Style is the style of a text.
 type Style struct {
 	Look Look
-	Kind trie.Kind // color of the text, or, with Box, the background color
+	Kind tree.Kind // color of the text, or, with Box, the background color
 }
 
 // Look is a Style without color.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/clipperhouse/displaywidth"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // flameHead describes the selected box.
@@ -74,7 +74,7 @@ func (v *View) flameLine(depth, selected int) (out Line) {
 
 // boxSpan draws a box: an edge, and the part of the name that fits.
 func (v *View) boxSpan(b *box, selected bool) Span {
-	name, kind := "all", trie.Other
+	name, kind := "all", tree.Other
 	if b.frame != all {
 		name, kind = v.window.names.all[b.frame].Name, v.window.names.all[b.frame].Kind
 	}

@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/printable"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // live samples this host, and delivers the results round by round.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/headwater/headwater/ebpf/record"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // By is the entry that CPU time is attributed to.
@@ -38,7 +38,7 @@ type Row struct {
 	Self    int64  `json:"self"`  // value of the samples that end in it
 	Total   int64  `json:"total"` // value of the samples that contain it
 
-	Kind    trie.Kind      `json:"-"`
+	Kind    tree.Kind      `json:"-"`
 	Threads int            `json:"-"` // of waits: number of threads; 0 in a row of one thread
 	waits   *record.Thread // the thread's state, or the state of the thread that has waited longest
 }
@@ -159,7 +159,7 @@ func (w *Window) byFrame(stacks []counted, of func(Frame) Row) []Row {
 	for i, c := range stacks {
 		for j, n := range c.frames {
 			leaf := j == len(c.frames)-1
-			if w.names.all[n].Kind == trie.Other && !leaf { // the name of a process
+			if w.names.all[n].Kind == tree.Other && !leaf { // the name of a process
 				continue
 			}
 			if places[n] == 0 {
@@ -189,7 +189,7 @@ func sum(stacks []counted) (value int64) {
 // unnamed returns the value of the stacks whose leaf has no name.
 func (w *Window) unnamed(stacks []counted) (value int64) {
 	for _, c := range stacks {
-		if w.names.all[c.frames[len(c.frames)-1]].Kind == trie.Unnamed {
+		if w.names.all[c.frames[len(c.frames)-1]].Kind == tree.Unnamed {
 			value += c.value
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/gdamore/tcell/v3/color"
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // Show shows CPU use on the terminal of this process, until a key, ctx or the end of the command ends it. It always
@@ -219,26 +219,26 @@ const (
 )
 
 // boxColor returns the color of a kind in a flame graph, the same as on the web page.
-func boxColor(k trie.Kind) int {
+func boxColor(k tree.Kind) int {
 	switch k {
-	case trie.Kernel:
+	case tree.Kernel:
 		return 215
-	case trie.Native:
+	case tree.Native:
 		return 117
-	case trie.Inlined:
+	case tree.Inlined:
 		return 153
-	case trie.Runtime:
+	case tree.Runtime:
 		return 79
-	case trie.JIT:
+	case tree.JIT:
 		return 182
 	}
 	return 252
 }
 
 // textColor returns the color of a kind in a table, 0 for the default text color.
-func textColor(k trie.Kind) int {
+func textColor(k tree.Kind) int {
 	switch k {
-	case trie.Kernel, trie.Runtime, trie.JIT:
+	case tree.Kernel, tree.Runtime, tree.JIT:
 		return boxColor(k)
 	}
 	return 0

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/cli/internal/outfile"
-	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // Options configure the recording and the view.

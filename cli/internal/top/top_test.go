@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/printable"
+	"github.com/headwater/headwater/flame/printable"
 )
 
 // waitRows returns rows for the threads of one process, or of all processes, with one row for threads of a process in

@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/pprof"
-	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/record"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/pprof"
+	"github.com/headwater/headwater/flame/printable"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // maxFrames bounds the frames of the stacks that a Window keeps. With more frames, it covers a shorter time.
@@ -21,7 +21,7 @@ const maxFrames = 4 << 20
 type Frame struct {
 	Name   string
 	Binary string // path of the file with its code, "" if it is not code
-	Kind   trie.Kind
+	Kind   tree.Kind
 }
 
 // Thread is the thread of a stack.
@@ -157,7 +157,7 @@ func (w *Window) read(p record.Part, counts record.Progress) part {
 			of.frames = append(of.frames, frames...)
 		}
 		if len(of.frames) == 0 {
-			of.frames = append(of.frames, w.names.number(Frame{Name: "[unknown]", Kind: trie.Unnamed}))
+			of.frames = append(of.frames, w.names.number(Frame{Name: "[unknown]", Kind: tree.Unnamed}))
 		}
 		of.thread = w.threads.number(threadOf(s, w.names.all[of.frames[0]].Name))
 		out.values[w.number(of)] += s.Value[value]
@@ -192,11 +192,11 @@ func (w *Window) location(l *profile.Location) (out []int32) {
 		if fn := l.Line[i].Function; fn != nil && fn.Name != "" {
 			name = printable.Text(fn.Name)
 		}
-		kind := trie.KindOf(l.Mapping, name, i < len(l.Line)-1)
+		kind := tree.KindOf(l.Mapping, name, i < len(l.Line)-1)
 		out = append(out, w.names.number(Frame{Name: name, Binary: binary, Kind: kind}))
 	}
 	if len(out) == 0 {
-		f := Frame{Name: "0x" + strconv.FormatUint(l.Address, 16), Binary: binary, Kind: trie.Unnamed}
+		f := Frame{Name: "0x" + strconv.FormatUint(l.Address, 16), Binary: binary, Kind: tree.Unnamed}
 		out = append(out, w.names.number(f))
 	}
 	return out

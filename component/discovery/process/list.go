@@ -10,7 +10,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/headwater/headwater/component/discovery"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/target"
 )
 

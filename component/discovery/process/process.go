@@ -11,7 +11,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/common/mailbox"
 	"github.com/headwater/headwater/component/discovery"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // Name is the component's name in River.

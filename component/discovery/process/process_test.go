@@ -16,7 +16,7 @@ import (
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/discovery"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // decode evaluates River text the way a host does. receiver is a receiver.

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
-	"github.com/headwater/headwater/ebpf/compare"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/flame/compare"
 )
 
 // started returns the start time of a process.

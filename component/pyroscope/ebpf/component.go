@@ -17,8 +17,8 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // Name is the component's name in River.

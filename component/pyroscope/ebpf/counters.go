@@ -4,7 +4,7 @@ import (
 	"maps"
 
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/common/counter"
 )
 
 // counts are the component's own figures.

@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // DebugInfo is what the component reports about itself in River.

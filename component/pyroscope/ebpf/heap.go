@@ -4,8 +4,8 @@ import (
 	"github.com/alecthomas/units"
 
 	"github.com/headwater/headwater/component"
-	"github.com/headwater/headwater/ebpf/heap"
-	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/source/heap"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // HeapArguments enable profiles of memory in use, of the type memory. Without the block there are none.

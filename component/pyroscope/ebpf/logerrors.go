@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-kit/log/level"
 
-	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/common/limit"
 )
 
 // Limits on log lines about errors whose text other programs influence: a program that maps a hundred broken files must

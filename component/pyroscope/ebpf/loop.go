@@ -15,9 +15,9 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/counter"
-	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/common/counter"
+	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // A session that has failed is restarted after minRetry, then after waits that double up to maxRetry.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/common/counter"
 )
 
 // metrics are the metrics of one component. Figures of the profiler are as of the last round of collecting, so that

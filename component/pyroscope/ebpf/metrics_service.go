@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/common/counter"
 	"github.com/headwater/headwater/ebpf/target"
 )
 

@@ -3,7 +3,7 @@ package ebpf
 import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // PageFaultsArguments enable profiles of page faults, of the types page_faults and major_faults. Without the block

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/component"
-	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/source/probe"
 )
 
 // links returns all links of probes, and the attribute of each.

@@ -2,10 +2,10 @@ package ebpf
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/order"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/target"
 )
 
@@ -36,7 +36,7 @@ func (s Settings) ProcessTargets() ([]ProcessTarget, error) {
 		processes = append(processes,
 			ProcessTarget{Explanation: finder.Explain(pid), Name: strings.ToValidUTF8(name, "\uFFFD")})
 	}
-	order.Stable(processes, func(a, b ProcessTarget) int { return cmp.Compare(a.order(), b.order()) })
+	slices.SortStableFunc(processes, func(a, b ProcessTarget) int { return cmp.Compare(a.order(), b.order()) })
 	return processes, nil
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // recordProcess makes a recording that a visitor of the page requests, independently of the session. It returns nil if

@@ -12,7 +12,6 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 	"github.com/headwater/headwater/component/discovery"
 	"github.com/headwater/headwater/component/pyroscope"
-	"github.com/headwater/headwater/ebpf/order"
 )
 
 // Arguments configure pyroscope.scrape.
@@ -111,7 +110,7 @@ func (p *Profiling) enabled() []kind {
 			Profile{Enabled: c.Enabled, Path: c.Path, Delta: c.Delta}, false})
 	}
 	all = slices.DeleteFunc(all, func(k kind) bool { return !k.Enabled })
-	order.Stable(all, func(a, b kind) int {
+	slices.SortStableFunc(all, func(a, b kind) int {
 		if a.name != b.name {
 			return map[bool]int{true: -1, false: 1}[a.name < b.name]
 		}

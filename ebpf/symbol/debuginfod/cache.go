@@ -5,9 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
-
-	"github.com/headwater/headwater/ebpf/order"
 )
 
 // cached is a file in the cache folder.
@@ -24,7 +23,7 @@ func (c *Client) makeRoom(more int64) error {
 	if err != nil {
 		return fmt.Errorf("look through the cache of debug files: %w", err)
 	}
-	order.Stable(files, func(a, b cached) int { return a.used.Compare(b.used) })
+	slices.SortStableFunc(files, func(a, b cached) int { return a.used.Compare(b.used) })
 	total := more
 	for _, f := range files {
 		total += f.size

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // resident returns the resident memory of this process in bytes.

@@ -3,7 +3,7 @@ package reference
 import (
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/unwind/ehframe/ehtest"
 )
 
 const minus1 = 1<<64 - 1

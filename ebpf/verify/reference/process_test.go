@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/unwind/ehframe/ehtest"
 )
 
 // TestHistory checks that the mapping of an address depends on the time.

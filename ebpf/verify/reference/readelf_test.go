@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/unwind/ehframe/ehtest"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/unwind/ehframe/ehtest"
 )
 
 // DWARF numbers of x86-64 (System V psABI, figure 3.36).

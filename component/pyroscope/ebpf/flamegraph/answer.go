@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // answer is the answer of a path below api/ for a selection.
@@ -73,14 +73,14 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 // read adds the selected parts of profiles, newest first, as long as more accepts the next profile. It describes the
 // profiles it has read.
 func (p *Page) read(entries []*kept, s selection, more func(*kept) bool,
-	add func(*trie.Folded, trie.Choice) (trie.Added, error)) (about flameAbout, total int64, err error) {
+	add func(*tree.Folded, tree.Choice) (tree.Added, error)) (about flameAbout, total int64, err error) {
 	used, labels, choice := 0, labelSet{}, s.choice()
 	for ; used < len(entries); used++ {
 		k := entries[len(entries)-1-used]
 		if !more(k) {
 			break
 		}
-		var one trie.Added
+		var one tree.Added
 		f, err := p.fold(k)
 		if err == nil {
 			one, err = add(f, choice)

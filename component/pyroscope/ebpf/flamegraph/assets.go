@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/compare"
-	"github.com/headwater/headwater/ebpf/flameview"
+	"github.com/headwater/headwater/flame/compare"
+	"github.com/headwater/headwater/flame/view"
 )
 
 //go:embed page
@@ -61,7 +61,7 @@ func isAsset(where string) bool {
 func serveAsset(w http.ResponseWriter, name string) {
 	body, err := assets.ReadFile("page/" + name)
 	if err != nil {
-		body, err = flameview.Asset(name)
+		body, err = view.Asset(name)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)

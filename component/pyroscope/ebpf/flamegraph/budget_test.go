@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 )
 
 // TestBudget: live views wait until the debt is paid, and not longer.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/common/clock"
 )
 
 // Limits of the views in memory.

@@ -3,7 +3,7 @@ package flamegraph
 import (
 	"time"
 
-	"github.com/headwater/headwater/ebpf/compare"
+	"github.com/headwater/headwater/flame/compare"
 )
 
 // Limits of the kept changes of builds.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // deploys plays rounds of a service whose program gets new builds.

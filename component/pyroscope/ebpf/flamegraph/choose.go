@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // maxOptions bounds the options that a field offers.

@@ -15,8 +15,8 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
-	"github.com/headwater/headwater/ebpf/compare"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/compare"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // shownChanges is the number of functions that the page of a change lists; its flame graph shows more.
@@ -31,7 +31,7 @@ type diffAnswer struct {
 	Base    period          `json:"base_time"`
 	After   period          `json:"new_time"`
 	Report  *compare.Report `json:"report"`
-	*trie.Tree
+	*tree.Tree
 }
 
 // period is the time range of profiles.

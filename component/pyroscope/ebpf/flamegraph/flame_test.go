@@ -14,7 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // getTree asks for the data of a flame graph.
@@ -23,13 +23,13 @@ func getTree(t testing.TB, address string) treeAnswer {
 	answer, body := get(t, address)
 	require.Equal(t, http.StatusOK, answer.StatusCode, body)
 	require.Equal(t, "application/json", answer.Header.Get("Content-Type"))
-	tree := treeAnswer{Tree: &trie.Tree{}}
+	tree := treeAnswer{Tree: &tree.Tree{}}
 	require.NoError(t, json.Unmarshal([]byte(body), &tree))
 	return tree
 }
 
 // totals returns self and total of each function, in the profile's unit.
-func totals(tree *trie.Tree) map[string][2]int64 {
+func totals(tree *tree.Tree) map[string][2]int64 {
 	out := map[string][2]int64{}
 	for i, name := range tree.Frames.Name {
 		out[tree.Strings[name]] = [2]int64{tree.Frames.Self[i] * tree.Scale, tree.Frames.Total[i] * tree.Scale}
@@ -251,12 +251,12 @@ func TestTopIsOfAllProfiles(t *testing.T) {
 	page := New(Options{Name: "test", Status: func() Status { return Status{} }})
 	require.Greater(t, manyStacks(t, page, time.Now()), maxTrieNodes)
 	base := serve(t, page).URL + prefix
-	tree := getTree(t, base+"/api/tree?range=5m")
-	require.Equal(t, tree.Of, tree.Used)
+	shown := getTree(t, base+"/api/tree?range=5m")
+	require.Equal(t, shown.Of, shown.Used)
 
 	_, file := get(t, base+"/profile?range=5m")
 	want, found := functionsOf(t, file, "f17", "f4711")
-	require.Equal(t, want["x"][1], tree.Total*tree.Scale)
+	require.Equal(t, want["x"][1], shown.Total*shown.Scale)
 	top := getJSON[topAnswer](t, base, "top?range=5m&limit=10000")
 	require.Equal(t, top.Of, top.Used)
 	require.Equal(t, len(want), top.Count)
@@ -271,7 +271,7 @@ func TestTopIsOfAllProfiles(t *testing.T) {
 	require.Equal(t, found, *top.Found)
 	require.Len(t, top.Functions, 2)
 	require.Equal(t, want["f17"][1], top.Functions[slices.IndexFunc(top.Functions,
-		func(f trie.Function) bool { return f.Name == "f17" })].Total)
+		func(f tree.Function) bool { return f.Name == "f17" })].Total)
 	top = getJSON[topAnswer](t, base, "top?range=5m&search=nothing")
 	require.Zero(t, *top.Found)
 	require.NotNil(t, top.Functions)

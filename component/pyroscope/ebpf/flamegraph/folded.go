@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // foldedProfile is a folded profile in a viewCache.
-type foldedProfile struct{ *trie.Folded }
+type foldedProfile struct{ *tree.Folded }
 
 // size implements sized.
 func (f foldedProfile) size() int64 { return f.Size() + 512 }
@@ -21,7 +21,7 @@ func (f foldedProfile) size() int64 { return f.Size() + 512 }
 // fold returns a folded profile. Profiles in memory are folded when they are added, as long as there is room. fold
 // reads and folds all other profiles on demand, and caches them while they are in use, since consecutive flame graphs
 // have almost the same profiles.
-func (p *Page) fold(k *kept) (*trie.Folded, error) {
+func (p *Page) fold(k *kept) (*tree.Folded, error) {
 	if f := k.folded.Load(); f != nil {
 		return f, nil
 	}
@@ -35,14 +35,14 @@ func (p *Page) fold(k *kept) (*trie.Folded, error) {
 		if err != nil {
 			return foldedProfile{}, fmt.Errorf("reading a kept profile of %s: %w", k.target.name, err)
 		}
-		f, err := trie.Fold(read, p.shown.name)
+		f, err := tree.Fold(read, p.shown.name)
 		return foldedProfile{f}, err
 	})
 	return f.Folded, err
 }
 
 // choice converts a selection to the choice of samples within profiles of its time, target and kind.
-func (s selection) choice() (c trie.Choice) {
+func (s selection) choice() (c tree.Choice) {
 	if s.comm != "" || s.pid != 0 || s.thread != "" {
 		comm := flameName(s.comm)
 		c.Sample = func(labels *profile.Sample, outermost string) bool {
@@ -52,7 +52,7 @@ func (s selection) choice() (c trie.Choice) {
 	}
 	if s.build != "" {
 		of := build{s.exe, s.build}
-		c.With = append(c.With, func(f trie.Frame) bool {
+		c.With = append(c.With, func(f tree.Frame) bool {
 			return of.in(&profile.Mapping{File: f.Binary, BuildID: f.BuildID})
 		})
 	}
@@ -70,9 +70,9 @@ func (s selection) choice() (c trie.Choice) {
 
 // matching returns a function that matches a frame's function, source file or binary. filter.check has already compiled
 // the pattern.
-func matching(pattern string) func(trie.Frame) bool {
+func matching(pattern string) func(tree.Frame) bool {
 	re := regexp.MustCompile(pattern)
-	return func(f trie.Frame) bool {
+	return func(f tree.Frame) bool {
 		return re.MatchString(f.Name) || re.MatchString(f.File) || re.MatchString(f.Binary)
 	}
 }

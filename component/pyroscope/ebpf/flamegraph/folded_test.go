@@ -7,7 +7,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // TestProfilesAreReadOnce: answers for other times, parts of them and other samples read no profile again, and all are
@@ -31,7 +31,7 @@ func TestProfilesAreReadOnce(t *testing.T) {
 		folded int // profiles that are kept, after it
 	}{{all, 33, 3}, {late, 11, 3}, {all, 33, 3}, {ofY, 30, 3}} {
 		picked := page.pick(test.selection)
-		m := trie.NewMerge()
+		m := tree.NewMerge()
 		_, total, err := page.read(picked, test.selection, anyOf, m.Add)
 		require.NoError(t, err)
 		require.Equal(t, test.total, total)
@@ -41,7 +41,7 @@ func TestProfilesAreReadOnce(t *testing.T) {
 	page.DropViews()
 	require.Empty(t, page.folds.views)
 	page.folds.maxBytes = 1
-	m := trie.NewMerge()
+	m := tree.NewMerge()
 	_, total, err := page.read(page.pick(all), all, anyOf, m.Add)
 	require.NoError(t, err)
 	require.Equal(t, []int64{33, 33}, []int64{total, m.Total()})
@@ -62,7 +62,7 @@ func TestFoldedAsTheyCome(t *testing.T) {
 	}
 	all := selection{target: allTargets, to: end.UnixMilli()}
 	total := func() int64 {
-		_, total, err := page.read(page.pick(all), all, anyOf, trie.NewMerge().Add)
+		_, total, err := page.read(page.pick(all), all, anyOf, tree.NewMerge().Add)
 		require.NoError(t, err)
 		return total
 	}
@@ -90,7 +90,7 @@ func TestChoice(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	f, err := trie.Fold(read(), flameName)
+	f, err := tree.Fold(read(), flameName)
 	require.NoError(t, err)
 	var mapping *profile.Mapping
 	for _, m := range read().Mapping {
@@ -119,16 +119,16 @@ func TestChoice(t *testing.T) {
 		if s.root != "" {
 			addRoots(parts[0], s.root)
 		}
-		want, got := trie.NewBuilder(flameName), trie.NewMerge()
+		want, got := tree.NewBuilder(flameName), tree.NewMerge()
 		require.NoError(t, want.Add(parts[0]))
 		added, err := got.Add(f, s.choice())
 		require.NoError(t, err)
 		require.Equal(t, want.Total(), added.Total, name)
-		require.Equal(t, want.Tree(trie.Options{Share: -1}), got.Tree(trie.Options{Share: -1}), name)
+		require.Equal(t, want.Tree(tree.Options{Share: -1}), got.Tree(tree.Options{Share: -1}), name)
 		if added.Total > 0 {
 			some++
 		}
-		sums := trie.NewSums(trie.DefaultMaxFunctions)
+		sums := tree.NewSums(tree.DefaultMaxFunctions)
 		added, err = sums.Add(f, s.choice())
 		require.NoError(t, err)
 		require.Equal(t, want.Total(), added.Total, name)

@@ -23,7 +23,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // Profile is the profile of one target in one round of collecting. It must not be modified after it is passed to
@@ -35,7 +35,7 @@ type Profile struct {
 	// Pprof is the decoded Data. Callers set it if they have it, which saves decoding. It is not kept.
 	Pprof *profile.Profile `json:"-"`
 
-	// Kind is the name of a kind of package ebpf/kind; "" means cpu.
+	// Kind is the name of a kind of package flame/kind; "" means cpu.
 	Kind   string `json:"kind,omitempty"`
 	Unit   string `json:"unit,omitempty"`   // of the values of its samples; "" means nanoseconds
 	Period int64  `json:"period,omitempty"` // value of one sample, in Unit; 0 if not known
@@ -65,7 +65,7 @@ type kept struct {
 	start  int64 // of the round, in ms since 1970
 	end    int64
 
-	folded atomic.Pointer[trie.Folded] // the folded data; nil if the data must be read
+	folded atomic.Pointer[tree.Folded] // the folded data; nil if the data must be read
 
 	stored *archive.Stored[Profile] // where its data is on disk; nil: in memory
 	joined int                      // number of further profiles, of other rounds, that are added to this one
@@ -198,7 +198,7 @@ func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) 
 	for _, p := range profiles {
 		k := &kept{Profile: p, target: newTarget(p.Labels), start: start.UnixMilli(), end: end.UnixMilli()}
 		if k.Pprof != nil {
-			if f, err := trie.Fold(k.Pprof, h.show); err == nil { // otherwise the error appears when it is read
+			if f, err := tree.Fold(k.Pprof, h.show); err == nil { // otherwise the error appears when it is read
 				k.folded.Store(f)
 			}
 			k.Pprof = nil

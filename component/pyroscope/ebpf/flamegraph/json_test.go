@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // TestEncodeFields: the output of encodeFields equals encoding/json's.
 func TestEncodeFields(t *testing.T) {
-	b := trie.NewBuilder(nil)
+	b := tree.NewBuilder(nil)
 	host := hostMaker{functions: 30, again: 0.9, depth: 10, random: rand.New(rand.NewPCG(1, 2))}
 	require.NoError(t, b.Add(host.profile(100)))
 	type inner struct {
@@ -25,18 +25,18 @@ func TestEncodeFields(t *testing.T) {
 	}
 	nothing, found := (*int64)(nil), int64(0)
 	for _, of := range []any{
-		treeAnswer{flameAbout{Target: "<a>", From: time.Now(), Labels: []string{}}, "", b.Tree(trie.Options{})},
-		&treeAnswer{flameAbout{To: time.Now()}, "0123", b.Tree(trie.Options{})},
-		topAnswer{Functions: []trie.Function{{Name: "f", Self: 1}}, Found: &found},
+		treeAnswer{flameAbout{Target: "<a>", From: time.Now(), Labels: []string{}}, "", b.Tree(tree.Options{})},
+		&treeAnswer{flameAbout{To: time.Now()}, "0123", b.Tree(tree.Options{})},
+		topAnswer{Functions: []tree.Function{{Name: "f", Self: 1}}, Found: &found},
 		topAnswer{},
-		topAnswer{Functions: slices.Repeat([]trie.Function{{Name: "[\n]"}, {Binary: "]"}}, chunk)},
-		trie.Nodes{Frame: make([]int32, chunk), Depth: make([]int32, chunk+1), Line: make([]int32, 3*chunk)},
-		trie.Nodes{Frame: []int32{-1, 1 << 30}, Self: []int64{math.MinInt64, math.MaxInt64}, Total: []int64{}},
-		&trie.Nodes{Total: slices.Repeat([]int64{-1234567890123}, 500)},
+		topAnswer{Functions: slices.Repeat([]tree.Function{{Name: "[\n]"}, {Binary: "]"}}, chunk)},
+		tree.Nodes{Frame: make([]int32, chunk), Depth: make([]int32, chunk+1), Line: make([]int32, 3*chunk)},
+		tree.Nodes{Frame: []int32{-1, 1 << 30}, Self: []int64{math.MinInt64, math.MaxInt64}, Total: []int64{}},
+		&tree.Nodes{Total: slices.Repeat([]int64{-1234567890123}, 500)},
 		struct{ Text []byte }{bytes.Repeat([]byte("x"), 2*chunk)},
-		linesAnswer{Lines: []trie.Line{{File: "a.c", Line: 3}}},
+		linesAnswer{Lines: []tree.Line{{File: "a.c", Line: 3}}},
 		seriesAnswer{Values: [][]int64{{1, 2}, {}}},
-		&diffAnswer{Tree: b.Tree(trie.Options{})},
+		&diffAnswer{Tree: b.Tree(tree.Options{})},
 		struct {
 			inner
 			First  string  `json:"first,omitempty"`

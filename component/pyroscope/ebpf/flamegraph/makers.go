@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/pprof"
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/pprof"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // How long an unused maker is kept.
@@ -17,8 +17,8 @@ const (
 
 // maker is the reusable memory for making answers. It is empty between two answers.
 type maker struct {
-	tree *trie.Merge
-	sums *trie.Sums
+	tree *tree.Merge
+	sums *tree.Sums
 	made time.Time
 	used time.Time // time of giveBack
 }
@@ -34,8 +34,8 @@ func (m *makers) take() *maker {
 	if kept := m.free.Swap(nil); kept != nil {
 		return kept
 	}
-	tree := trie.NewMerge()
-	return &maker{tree: tree, sums: tree.NewSums(trie.DefaultMaxFunctions), made: time.Now()}
+	merge := tree.NewMerge()
+	return &maker{tree: merge, sums: tree.NewSums(tree.DefaultMaxFunctions), made: time.Now()}
 }
 
 // giveBack keeps a maker for the next answer. Objects that it has made are no longer valid.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // Limits of one merged profile. They bound the memory of a view, and the work of the browser: pprof's flame graph page

@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"time"
-
-	"github.com/headwater/headwater/ebpf/order"
 )
 
 // maxRows bounds the tables of the overview.
@@ -199,7 +197,7 @@ func allTargetRows(entries []*kept) (rows []targetRow) {
 		row.WithUser += k.WithUser
 		row.Complete += k.Complete
 	}
-	order.Stable(rows, func(a, b targetRow) int {
+	slices.SortStableFunc(rows, func(a, b targetRow) int {
 		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return rows
@@ -266,7 +264,7 @@ func allProcessRows(entries []*kept) (rows []processRow) {
 	for i := range rows {
 		rows[i].Share = share(rows[i].Samples, sum)
 	}
-	order.Stable(rows, func(a, b processRow) int {
+	slices.SortStableFunc(rows, func(a, b processRow) int {
 		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Comm, b.Comm))
 	})
 	return rows

@@ -63,7 +63,7 @@ type Page struct {
 	live      *budget           // for the CPU time of views
 	counted   viewCache[counts] // profiles that were read for a timeline
 	lines     pastLines
-	views     viewCache[*view] // pprof's views
+	views     viewCache[*pprofView] // pprof's views
 }
 
 // New returns an empty page.
@@ -82,7 +82,7 @@ func New(o Options) *Page {
 		options: o, comparing: make(chan struct{}, 1), recording: make(chan struct{}, 1),
 		history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.name}, shown: shown, live: live,
 		answers: viewCache[*answer]{maxBytes: maxAnswerBytes, spend: live.spend},
-		views:   viewCache[*view]{maxBytes: maxViewBytes},
+		views:   viewCache[*pprofView]{maxBytes: maxViewBytes},
 		folds:   viewCache[foldedProfile]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
 		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
 	}
@@ -268,8 +268,8 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 		redirect(w, segment+"/flamegraph", r.URL.RawQuery, http.StatusMovedPermanently)
 		return
 	}
-	v, err := p.views.get(r.Context(), s.String(), func() (*view, error) {
-		return withPicked(p, s, func(picked []*kept) (*view, error) { return newView(picked, s) })
+	v, err := p.views.get(r.Context(), s.String(), func() (*pprofView, error) {
+		return withPicked(p, s, func(picked []*kept) (*pprofView, error) { return newView(picked, s) })
 	})
 	if err != nil {
 		status, message := explainFailure(err)

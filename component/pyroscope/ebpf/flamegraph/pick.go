@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
-	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/flame/kind"
 )
 
 // pick returns the profiles that s selects, oldest first.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/flame/export"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // maxFresh bounds how long a request may wait for profiles.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/flame/export"
 )
 
 // Limits of recordings by visitors. They bound the cost: one recording is made at a time.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/order"
 )
 
 // Status is the profiler's condition, for the overview.
@@ -59,7 +58,7 @@ func outcomeRows(outcomes map[string]uint64) []outcomeRow {
 			rows = append(rows, outcomeRow{name, text, n, share(n, sum), good})
 		}
 	}
-	order.Stable(rows, func(a, b outcomeRow) int { return compareDown(a.Samples, b.Samples) })
+	slices.SortStableFunc(rows, func(a, b outcomeRow) int { return compareDown(a.Samples, b.Samples) })
 	return rows
 }
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // Limits of the list of functions.
@@ -24,17 +24,17 @@ type topAnswer struct {
 	Total     int64           `json:"total"`
 	Found     *int64          `json:"found,omitempty"` // value of the samples with a function that matches the search
 	Count     int             `json:"count"`           // of functions, including unlisted ones
-	Functions []trie.Function `json:"functions"`
+	Functions []tree.Function `json:"functions"`
 }
 
 // topOrders are the orders of api/top. Self is the default.
-func topOrders() map[string]func(a, b trie.Function) int {
+func topOrders() map[string]func(a, b tree.Function) int {
 	down := func(a, b int64) int { return cmp.Compare(b, a) }
-	return map[string]func(a, b trie.Function) int{
-		"self":   func(a, b trie.Function) int { return cmp.Or(down(a.Self, b.Self), down(a.Total, b.Total)) },
-		"total":  func(a, b trie.Function) int { return cmp.Or(down(a.Total, b.Total), down(a.Self, b.Self)) },
-		"name":   func(a, b trie.Function) int { return cmp.Compare(a.Name, b.Name) },
-		"binary": func(a, b trie.Function) int { return cmp.Or(cmp.Compare(a.Binary, b.Binary), down(a.Self, b.Self)) },
+	return map[string]func(a, b tree.Function) int{
+		"self":   func(a, b tree.Function) int { return cmp.Or(down(a.Self, b.Self), down(a.Total, b.Total)) },
+		"total":  func(a, b tree.Function) int { return cmp.Or(down(a.Total, b.Total), down(a.Self, b.Self)) },
+		"name":   func(a, b tree.Function) int { return cmp.Compare(a.Name, b.Name) },
+		"binary": func(a, b tree.Function) int { return cmp.Or(cmp.Compare(a.Binary, b.Binary), down(a.Self, b.Self)) },
 	}
 }
 
@@ -69,7 +69,7 @@ func (p *Page) serveTop(w http.ResponseWriter, r *http.Request) {
 }
 
 // newTop adds up the functions of all profiles. It needs no limit on nodes, because it keeps no stacks.
-func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, b trie.Function) int, limit int) (
+func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, b tree.Function) int, limit int) (
 	*answer, error) {
 	m := p.makers.take()
 	defer p.makers.giveBack(m)
@@ -82,7 +82,7 @@ func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, 
 		return nil, err
 	}
 	functions := sums.Functions()
-	slices.SortFunc(functions, func(x, y trie.Function) int {
+	slices.SortFunc(functions, func(x, y tree.Function) int {
 		return cmp.Or(less(x, y), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Binary, y.Binary))
 	})
 	top := topAnswer{flameAbout: about, Unit: sums.Unit(), Total: total, Count: len(functions)}
@@ -91,7 +91,7 @@ func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, 
 		top.Found = &found
 	}
 	if top.Functions, _ = cut(functions, limit); top.Functions == nil {
-		top.Functions = []trie.Function{} // [] in JSON
+		top.Functions = []tree.Function{} // [] in JSON
 	}
 	data, err := compress(top)
 	return &answer{about, data}, err
@@ -104,8 +104,8 @@ type sandwichAnswer struct {
 	Unit     string     `json:"unit"`
 	All      int64      `json:"all"`     // value of all samples of the selection
 	Total    int64      `json:"total"`   // value of the samples with the function
-	Callers  *trie.Tree `json:"callers"` // the function, with its callers below
-	Callees  *trie.Tree `json:"callees"` // the function, with its callees below
+	Callers  *tree.Tree `json:"callers"` // the function, with its callers below
+	Callees  *tree.Tree `json:"callees"` // the function, with its callees below
 }
 
 // errNoFunction says that a selection has no such function.
@@ -130,13 +130,13 @@ func (p *Page) serveFunction(w http.ResponseWriter, r *http.Request,
 }
 
 func (p *Page) newSandwich(entries []*kept, s selection, function, binary string) (*answer, error) {
-	callers, callees := trie.NewCallers(nil, function, binary), trie.NewCallees(nil, function, binary)
+	callers, callees := tree.NewCallers(nil, function, binary), tree.NewCallees(nil, function, binary)
 	small := withinBytes()
 	about, all, err := p.read(entries, s, func(k *kept) bool {
 		return small(k) && callers.Nodes()+callees.Nodes() < maxTrieNodes
-	}, func(f *trie.Folded, c trie.Choice) (trie.Added, error) {
+	}, func(f *tree.Folded, c tree.Choice) (tree.Added, error) {
 		if _, err := callers.AddFolded(f, c); err != nil {
-			return trie.Added{}, err
+			return tree.Added{}, err
 		}
 		return callees.AddFolded(f, c)
 	})
@@ -148,7 +148,7 @@ func (p *Page) newSandwich(entries []*kept, s selection, function, binary string
 	}
 	data, err := compress(sandwichAnswer{
 		flameAbout: about, Function: function, Unit: callers.Unit(), All: all, Total: callers.Total(),
-		Callers: callers.Tree(trie.Options{}), Callees: callees.Tree(trie.Options{}),
+		Callers: callers.Tree(tree.Options{}), Callees: callees.Tree(tree.Options{}),
 	})
 	return &answer{about, data}, err
 }
@@ -160,7 +160,7 @@ type linesAnswer struct {
 	Unit     string      `json:"unit"`
 	All      int64       `json:"all"`   // value of all samples of the selection
 	Total    int64       `json:"total"` // value of the samples with the function
-	Lines    []trie.Line `json:"lines"`
+	Lines    []tree.Line `json:"lines"`
 }
 
 // serveLines answers with the lines of a function, without their text: the profile names the source file, and a program
@@ -168,7 +168,7 @@ type linesAnswer struct {
 func (p *Page) serveLines(w http.ResponseWriter, r *http.Request) { p.serveFunction(w, r, p.newLines) }
 
 func (p *Page) newLines(entries []*kept, s selection, function, binary string) (*answer, error) {
-	lines := trie.NewLines(function, binary)
+	lines := tree.NewLines(function, binary)
 	about, all, err := p.read(entries, s, anyOf, lines.Add)
 	if err != nil {
 		return nil, err

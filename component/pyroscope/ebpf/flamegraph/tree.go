@@ -13,10 +13,10 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
-// maxTrieNodes bounds the memory of a trie.Builder: about 100 bytes per node.
+// maxTrieNodes bounds the memory of a tree.Builder: about 100 bytes per node.
 const maxTrieNodes = 250_000
 
 // Upper limits of request parameters.
@@ -29,13 +29,13 @@ const (
 type treeAnswer struct {
 	flameAbout
 	Root string `json:"root,omitempty"` // as requested
-	*trie.Tree
+	*tree.Tree
 }
 
 // treeOptions are the parameters of api/tree that do not select profiles.
 type treeOptions struct {
-	trie.Options
-	root  trie.PathID // the node whose subtree is requested
+	tree.Options
+	root  tree.PathID // the node whose subtree is requested
 	below bool        // root is set
 }
 
@@ -43,7 +43,7 @@ type treeOptions struct {
 func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 	if text := v.Get("root"); text != "" {
 		o.below = true
-		if o.root, err = trie.ParsePathID(text); err != nil {
+		if o.root, err = tree.ParsePathID(text); err != nil {
 			return o, fmt.Errorf("root: %w", err)
 		}
 	}
@@ -74,7 +74,7 @@ func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, er
 	if err != nil {
 		return nil, err
 	}
-	root, tree := "", (*trie.Tree)(nil)
+	root, tree := "", (*tree.Tree)(nil)
 	if o.below {
 		root, tree = o.root.String(), m.tree.TreeBelow(o.root, o.Options)
 	} else {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/flame/tree"
 )
 
 // hostMaker makes profiles of a host: stacks go the same ways to some depth, and part then.
@@ -126,10 +126,10 @@ func BenchmarkFold(b *testing.B) {
 			m.random = rand.New(rand.NewPCG(1, 2))
 			p, names := m.profile(2840), shownNames{}
 			before, n := ownCPU(b), 0
-			var f *trie.Folded
+			var f *tree.Folded
 			for b.Loop() {
 				var err error
-				f, err = trie.Fold(p, names.name)
+				f, err = tree.Fold(p, names.name)
 				require.NoError(b, err)
 				n++
 			}

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
-// view is google/pprof's web interface for one selection, with an added line at the top that describes the selection
-// and links back to the overview.
-type view struct {
+// pprofView is google/pprof's web interface for one selection, with an added line at the top that describes the
+// selection and links back to the overview.
+type pprofView struct {
 	handlers map[string]http.Handler
 	download []byte // the merged profile, gzip-compressed
 	name     string // file name of the download
@@ -24,7 +24,7 @@ type view struct {
 }
 
 // size implements sized.
-func (v *view) size() int64 { return v.bytes }
+func (v *pprofView) size() int64 { return v.bytes }
 
 // Approximate memory use of a sample and a location of a decoded profile, in bytes.
 const (
@@ -43,7 +43,7 @@ type banner struct {
 }
 
 // newView merges the profiles and starts pprof's web interface for the sum.
-func newView(entries []*kept, s selection) (*view, error) {
+func newView(entries []*kept, s selection) (*pprofView, error) {
 	sum, err := merge(entries, s, maxMergedSamples)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func newView(entries []*kept, s selection) (*view, error) {
 		return nil, err
 	}
 	demangle(sum.profile)
-	v := &view{
+	v := &pprofView{
 		download: file.Bytes(), name: fileName(b.Target, b.To),
 		banner: line.Bytes(), colors: fileColors(sum.profile),
 		bytes: int64(file.Len() + len(sum.profile.Sample)*bytesPerSample + len(sum.profile.Location)*bytesPerLocation),
@@ -138,7 +138,7 @@ func fileStem(target string, end time.Time) string {
 }
 
 // serve answers a request for one of pprof's paths, such as /flamegraph.
-func (v *view) serve(w http.ResponseWriter, r *http.Request, path string) error {
+func (v *pprofView) serve(w http.ResponseWriter, r *http.Request, path string) error {
 	switch path {
 	case "/download":
 		w.Header().Set("Content-Type", "application/vnd.google.protobuf+gzip")
@@ -184,7 +184,7 @@ func (c *htmlCapture) Write(b []byte) (int, error) { return c.body.Write(b) }
 
 // finish sends the page, with the banner at the start of its body and the style at the end of its head. It sends a page
 // without these elements unchanged.
-func (c *htmlCapture) finish(v *view) error {
+func (c *htmlCapture) finish(v *pprofView) error {
 	page := c.body.Bytes()
 	if strings.HasPrefix(c.Header().Get("Content-Type"), "text/html") {
 		c.Header().Set("Content-Type", "text/html; charset=utf-8")

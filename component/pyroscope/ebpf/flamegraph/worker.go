@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/compare"
+	"github.com/headwater/headwater/flame/compare"
 )
 
 // bytesPerFunction is the approximate memory use of one function in a compare.Run.

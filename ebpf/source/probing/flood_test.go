@@ -1,0 +1,143 @@
+package probing
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/probe"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+)
+
+// TestFloodOfOthers: hits of a process without a target take no room from hits of a process with one.
+func TestFloodOfOthers(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	program := compileC(t, "testdata/flood.c", "flood")
+	for _, link := range []string{
+		"uprobe:" + program + ":work", "uprobe:" + program + ":work period=3", "uretprobe:" + program + ":work",
+		"unsafe-uretprobe:" + program + ":work", "software:minor-faults",
+	} {
+		t.Run(strings.ReplaceAll(link, program, ""), func(t *testing.T) {
+			parsed, err := probe.Parse(link)
+			require.NoError(t, err)
+			s := openSampler(t)
+			other, wanted := startFlood(t, program), startFlood(t, program)
+			var sum, others uint64 // others are the hits of the other process that are read
+			p := New(Options{
+				Completer: s,
+				Target: func(pid uint32) (*target.Target, bool) {
+					if pid == other.pid {
+						others++
+					}
+					return nil, pid == wanted.pid
+				},
+				Use: func(s *sampler.Sample) { sum += s.Value },
+			})
+			defer p.Stop()
+			p.Update(Config{Probes: []probe.Probe{parsed}, UserStacks: true})
+			require.Empty(t, p.Stats().Errors)
+			read := func(of *uint64) uint64 {
+				p.Flush()
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				return *of
+			}
+			testkit.Eventually(t, "the other process is seen", func() bool {
+				other.calls(t, 10)
+				return read(&others) > 0
+			})
+			const few = 50
+			p.mu.Lock() // until Unlock, the prober reads no hit
+			sum, others = 0, 0
+			if parsed.Type == "software" { // all programs have such hits, so the buffers may be full
+				p.mu.Unlock()
+				other.calls(t, 5000)
+				require.Zero(t, read(&others))
+				testkit.Eventually(t, "the hits are seen", func() bool { wanted.calls(t, few); return read(&sum) >= few })
+				return
+			}
+			other.calls(t, 50_000)
+			wanted.calls(t, few)
+			p.mu.Unlock()
+			require.InDelta(t, few, read(&sum), float64((parsed.Period-1)*uint64(runtime.NumCPU())))
+			require.Zero(t, read(&others))
+		})
+	}
+}
+
+// TestLostHits: each hit is a sample or counts as lost, also a hit after which none had room.
+func TestLostHits(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	var host unix.Utsname
+	require.NoError(t, unix.Uname(&host))
+	if release := unix.ByteSliceToString(host.Release[:]); release[0] < '6' {
+		need.Missing(t, "Linux 6.0, which counts lost records by event")
+	}
+	program := compileC(t, "testdata/flood.c", "flood")
+	link, err := probe.Parse("uprobe:" + program + ":work")
+	require.NoError(t, err)
+	running := startFlood(t, program)
+	var samples uint64
+	p := New(Options{
+		Completer: openSampler(t),
+		Target:    func(pid uint32) (*target.Target, bool) { return nil, pid == running.pid },
+		Use:       func(*sampler.Sample) { samples++ },
+	})
+	defer p.Stop()
+	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	const calls = 20_000
+	for n := uint64(1); n <= 3; n++ {
+		p.mu.Lock() // until Unlock, the prober reads no hit
+		running.calls(t, calls)
+		p.mu.Unlock()
+		p.Flush()
+		lost := p.Stats().Lost
+		require.NotZero(t, lost)
+		require.Equal(t, n*calls, samples+lost)
+	}
+	p.Update(Config{})
+	require.Equal(t, uint64(3*calls), samples+p.Stats().Lost, "without the probe")
+}
+
+// flood is a process that calls a function as often as it is told.
+type flood struct {
+	pid   uint32
+	stdin io.Writer
+	lines *bufio.Scanner
+}
+
+func startFlood(t *testing.T, program string) *flood {
+	t.Helper()
+	cmd := exec.Command(program)
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		stdin.Close()
+		require.NoError(t, cmd.Wait())
+	})
+	return &flood{uint32(cmd.Process.Pid), stdin, bufio.NewScanner(stdout)}
+}
+
+// calls has the process call its function, and waits until it has.
+func (f *flood) calls(t *testing.T, n int) {
+	t.Helper()
+	_, err := fmt.Fprintln(f.stdin, n)
+	require.NoError(t, err)
+	require.True(t, f.lines.Scan(), "the process has ended: %v", f.lines.Err())
+	require.Equal(t, fmt.Sprint(n), f.lines.Text())
+}

@@ -1,0 +1,45 @@
+package tree
+
+import "math/bits"
+
+// edges finds the children of nodes. It is a hash table of node numbers by parent and frame.
+type edges struct {
+	table []uint32 // node numbers; 0, the root's, marks a free slot. The length is a power of two; a third is free
+	used  int
+}
+
+// get returns the child of parent with the given frame. If isNew is true, the caller must now append the child to
+// nodes.
+func (e *edges) get(nodes []node, parent, frame uint32) (child uint32, isNew bool) {
+	if 3*(e.used+1) > 2*len(e.table) {
+		e.grow(nodes)
+	}
+	slot := e.slot(nodes, parent, frame)
+	if *slot == 0 {
+		*slot, isNew = uint32(len(nodes)), true
+		e.used++
+	}
+	return *slot, isNew
+}
+
+// slot returns the slot with the number of a child, or the free slot for it.
+func (e *edges) slot(nodes []node, parent, frame uint32) *uint32 {
+	mask := uint32(len(e.table) - 1)
+	for at := pairHash(parent, frame) & mask; ; at = (at + 1) & mask {
+		slot := &e.table[at]
+		if *slot == 0 {
+			return slot
+		}
+		if n := &nodes[*slot]; n.parent == parent && n.frame == frame {
+			return slot
+		}
+	}
+}
+
+// grow makes room for twice as many edges.
+func (e *edges) grow(nodes []node) {
+	e.table = make([]uint32, max(minSlots, 1<<bits.Len(uint(3*e.used))))
+	for child := 1; child < len(nodes); child++ {
+		*e.slot(nodes, nodes[child].parent, nodes[child].frame) = uint32(child)
+	}
+}
