@@ -82,7 +82,7 @@ profiles cannot be compared.`,
   headwater diff --by numa_node before.pb.gz after.pb.gz`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := f.run(cmd, args)
+			report, err := f.compareFiles(cmd, args)
 			if err != nil {
 				return exitError{err, exitUsage}
 			}
@@ -109,17 +109,17 @@ profiles cannot be compared.`,
 	return cmd
 }
 
-// run compares, prints the report and writes the flame graph.
-func (f *diffFlags) run(cmd *cobra.Command, args []string) (*compare.Report, error) {
+// compareFiles compares, prints the report and writes the flame graph.
+func (f *diffFlags) compareFiles(cmd *cobra.Command, args []string) (*compare.Report, error) {
 	o, err := f.options(args)
 	if err != nil {
 		return nil, err
 	}
-	base, err := f.read(cmd, args[0])
+	base, err := f.readProfiles(cmd, args[0])
 	if err != nil {
 		return nil, err
 	}
-	after, err := f.read(cmd, args[1])
+	after, err := f.readProfiles(cmd, args[1])
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +158,8 @@ func (f *diffFlags) options(args []string) (compare.Options, error) {
 	return o, o.Validate()
 }
 
-// read reads profiles whose names are separated by commas, and groups them if requested.
-func (f *diffFlags) read(cmd *cobra.Command, names string) (profiles []*profile.Profile, err error) {
+// readProfiles reads profiles whose names are separated by commas, and groups them if requested.
+func (f *diffFlags) readProfiles(cmd *cobra.Command, names string) (profiles []*profile.Profile, err error) {
 	for name := range strings.SplitSeq(names, ",") {
 		p, err := profilefile.Read(cmd.Context(), name, cmd.InOrStdin())
 		if err != nil {
@@ -223,7 +223,7 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 		fmt.Fprintf(t, "\nbase\tnew\tchange\tbetween\t%s\n", cmp.Or(f.by, "function"))
 	}
 	for i, c := range shown {
-		fmt.Fprintln(t, row(&c, i < len(r.Changed), scale))
+		fmt.Fprintln(t, changeRow(&c, i < len(r.Changed), scale))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -274,8 +274,8 @@ func tookOf(s *compare.Side) string {
 	return fmt.Sprintf("in %.1f s", s.Seconds)
 }
 
-// row formats the row of a function. scale converts its values to the shown unit.
-func row(c *compare.Change, certain bool, scale float64) string {
+// changeRow formats the row of a function. scale converts its values to the shown unit.
+func changeRow(c *compare.Change, certain bool, scale float64) string {
 	change, between := "new", "at least "+percentMore(c.Low)
 	if c.Base > 0 {
 		change = percentMore(c.New / c.Base)

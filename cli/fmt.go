@@ -29,7 +29,7 @@ with -, it reads standard input.`,
 				name = args[0]
 			}
 			f := formatter{in: cmd.InOrStdin(), out: cmd.OutOrStdout(), errors: cmd.ErrOrStderr()}
-			return f.run(name, write, test)
+			return f.formatPath(name, write, test)
 		},
 	}
 	cmd.Flags().BoolVarP(&write, "write", "w", false, "write the result to FILE instead of standard output")
@@ -42,11 +42,11 @@ type formatter struct {
 	out, errors io.Writer
 }
 
-func (f formatter) run(name string, write, test bool) error {
+func (f formatter) formatPath(name string, write, test bool) error {
 	if name == "-" && write {
 		return errors.New("cannot use -w with standard input")
 	}
-	text, err := f.read(name)
+	text, err := f.readFile(name)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (f formatter) run(name string, write, test bool) error {
 	}
 }
 
-func (f formatter) read(name string) ([]byte, error) {
+func (f formatter) readFile(name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(f.in)
 	}

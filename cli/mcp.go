@@ -47,7 +47,7 @@ The command ends when its client closes standard input.`,
   headwater mcp --files /var/lib/profiles --url http://127.0.0.1:12345/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.run(cmd); err != nil {
+			if err := f.serveMCP(cmd); err != nil {
 				return exitError{err, exitUsage}
 			}
 			return nil
@@ -58,7 +58,7 @@ The command ends when its client closes standard input.`,
 	return cmd
 }
 
-func (f *mcpFlags) run(cmd *cobra.Command) error {
+func (f *mcpFlags) serveMCP(cmd *cobra.Command) error {
 	for _, text := range f.urls {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return fmt.Errorf("--url: %q is no http or https URL", text)

@@ -49,7 +49,7 @@ second signal ends the command at once, without a file.`,
   headwater record -a -d 30 -o cpu.html
   headwater record -F 999 -o - -f folded -- ./program arguments | sort -k2`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return endOfSampling(cmd, newRecording(cmd, &f, args).run(cmd.Context()))
+			return endOfSampling(cmd, newRecording(cmd, &f, args).recordToFile(cmd.Context()))
 		},
 	}
 	f.register(cmd.Flags())
@@ -79,8 +79,8 @@ func newRecording(cmd *cobra.Command, f *recordFlags, args []string) *recording 
 	}
 }
 
-// run records and writes. It refuses invalid flags before it starts recording.
-func (r *recording) run(ctx context.Context) (err error) {
+// recordToFile records and writes. It refuses invalid flags before it starts recording.
+func (r *recording) recordToFile(ctx context.Context) (err error) {
 	options, err := r.flags.options(r.args)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (r *recording) run(ctx context.Context) (err error) {
 	options.Timestamps = options.Timestamps || r.format.Times
 
 	caught := catchSignals(ctx, r.abandon)
-	defer caught.stop()
+	defer caught.stopWaiting()
 	recorder, err := record.Open(options)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 	case written != nil:
 		return written
 	}
-	return caught.exit()
+	return caught.exitError()
 }
 
 // command returns the program to record. Its output does not mix with the output of headwater.
@@ -256,20 +256,20 @@ func (r *recording) write(recorded *record.Recording) error {
 	if err := r.format.Write(out, recorded.Profile); err != nil {
 		return fmt.Errorf("write %s: %w", r.flags.output, err)
 	}
-	s := summary.Summary{Recording: recorded, Format: r.format, Rate: r.rate(), Verbose: r.flags.verbose}
+	s := summary.Summary{Recording: recorded, Format: r.format, Rate: r.sampleRate(), Verbose: r.flags.verbose}
 	if r.file != nil {
 		if err := r.file.Keep(); err != nil {
 			return fmt.Errorf("write %s: %w", r.flags.output, err)
 		}
 		s.File, s.Size = r.flags.output, r.file.Size()
 	}
-	service, failed := r.flags.push.push(context.Background(), recorded.Profile, recorded.Kind)
+	service, failed := r.flags.push.pushProfile(context.Background(), recorded.Profile, recorded.Kind)
 	s.Service = service
 	return errors.Join(r.summarize(&s), failed)
 }
 
-// rate returns the samples per second and CPU, 0 for events.
-func (r *recording) rate() int {
+// sampleRate returns the samples per second and CPU, 0 for events.
+func (r *recording) sampleRate() int {
 	switch r.flags.event.kind {
 	case kind.CPU, kind.Wall:
 		return r.flags.rate
@@ -360,12 +360,12 @@ func catchSignals(ctx context.Context, second func(syscall.Signal)) *signals {
 	s := &signals{caught: make(chan os.Signal, 2), first: make(chan os.Signal, 1), stopped: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	signal.Notify(s.caught, os.Interrupt, syscall.SIGTERM)
-	go s.wait(second)
+	go s.waitForSignal(second)
 	return s
 }
 
-// wait waits for the first signal, and then, if second is set, for the second one.
-func (s *signals) wait(second func(syscall.Signal)) {
+// waitForSignal waits for the first signal, and then, if second is set, for the second one.
+func (s *signals) waitForSignal(second func(syscall.Signal)) {
 	select {
 	case sig := <-s.caught:
 		if second == nil {
@@ -388,14 +388,14 @@ func (s *signals) wait(second func(syscall.Signal)) {
 	}
 }
 
-func (s *signals) stop() {
+func (s *signals) stopWaiting() {
 	signal.Stop(s.caught)
 	s.cancel()
 	close(s.stopped)
 }
 
-// exit returns an error that ends the process with the exit code for the signal, nil if there was no signal.
-func (s *signals) exit() error {
+// exitError returns an error that ends the process with the exit code for the signal, nil if there was no signal.
+func (s *signals) exitError() error {
 	select {
 	case sig := <-s.first:
 		if number, ok := sig.(syscall.Signal); ok {

@@ -68,7 +68,7 @@ func (f *samplingFlags) options() (o record.Options, err error) {
 	if f.selection.CPUs, err = numa.ParseCPUs(f.cpus); err != nil {
 		return o, fmt.Errorf("--cpu: %w", err)
 	}
-	f.selection.PIDs, f.selection.TIDs = ids(f.pids), ids(f.tids)
+	f.selection.PIDs, f.selection.TIDs = numbersOf(f.pids), numbersOf(f.tids)
 	if err := f.check(); err != nil {
 		return o, err
 	}
@@ -201,8 +201,8 @@ func (f *recordFlags) check() error {
 	return f.push.check()
 }
 
-// ids converts the IDs of processes or threads.
-func ids(all []uint) (out []uint32) {
+// numbersOf converts the IDs of processes or threads.
+func numbersOf(all []uint) (out []uint32) {
 	for _, id := range all {
 		out = append(out, uint32(min(id, 1<<32-1))) // no process has this ID
 	}

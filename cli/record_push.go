@@ -41,26 +41,26 @@ func (f *pushFlags) check() error {
 	if err := write.CheckURL(f.url); err != nil {
 		return fmt.Errorf("--push: %w", err)
 	}
-	if err := write.CheckLabels(f.of("title", kind.CPU)); err != nil {
+	if err := write.CheckLabels(f.pushLabels("title", kind.CPU)); err != nil {
 		return fmt.Errorf("--push-label: %w", err)
 	}
 	return nil
 }
 
-// of returns the labels for a profile with this title and kind.
-func (f *pushFlags) of(title string, of kind.Kind) map[string]string {
+// pushLabels returns the labels for a profile with this title and kind.
+func (f *pushFlags) pushLabels(title string, of kind.Kind) map[string]string {
 	all := map[string]string{"__name__": kind.Of(of).Series, serviceName: title}
 	maps.Copy(all, f.labels)
 	return all
 }
 
-// push sends a profile to Pyroscope if --push was given. It returns the profile's service in Pyroscope, or "" if no
-// profile was sent.
-func (f *pushFlags) push(ctx context.Context, p *profile.Profile, of kind.Kind) (service string, err error) {
+// pushProfile sends a profile to Pyroscope if --push was given. It returns the profile's service in Pyroscope, or "" if
+// no profile was sent.
+func (f *pushFlags) pushProfile(ctx context.Context, p *profile.Profile, of kind.Kind) (service string, err error) {
 	if f.url == "" {
 		return "", nil
 	}
-	all := f.of(export.Title(p), of)
+	all := f.pushLabels(export.Title(p), of)
 	var data bytes.Buffer
 	if err := export.Pprof(&data, pprof.WithoutCount(p)); err != nil {
 		return "", err

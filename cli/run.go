@@ -52,7 +52,7 @@ configuration keeps running.`,
 			if given := withoutEffect(cmd.Flags()); len(given) > 0 {
 				level.Warn(p.logger).Log("msg", "flags accepted without effect", "flags", strings.Join(given, " "))
 			}
-			return p.run(ctx)
+			return p.runUntilSignal(ctx)
 		},
 	}
 	flags.register(cmd.Flags())
@@ -140,9 +140,9 @@ func listen(addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// run loads the configuration and keeps it running until ctx is done. It serves HTTP from before the first component
-// starts until after the last one has stopped.
-func (p *program) run(ctx context.Context) error {
+// runUntilSignal loads the configuration and keeps it running until ctx is done. It serves HTTP from before the first
+// component starts until after the last one has stopped.
+func (p *program) runUntilSignal(ctx context.Context) error {
 	runtimeCtx, stopRuntime := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	if err := footprint.Lower(); err != nil {

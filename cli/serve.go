@@ -38,7 +38,7 @@ The page has no password. Only this host can open it, unless --listen names anot
   headwater serve --listen 127.0.0.1:8080 before.pb.gz after.pb.gz`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.run(cmd, args); err != nil {
+			if err := f.serveFiles(cmd, args); err != nil {
 				return exitError{err, exitUsage}
 			}
 			return nil
@@ -49,7 +49,7 @@ The page has no password. Only this host can open it, unless --listen names anot
 	return cmd
 }
 
-func (f *serveFlags) run(cmd *cobra.Command, files []string) error {
+func (f *serveFlags) serveFiles(cmd *cobra.Command, files []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ The exit code is 0 if stacks were shown, and 2 if not.`,
 		},
 		ValidArgsFunction: completeProcess,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.run(cmd.Context(), args, cmd.OutOrStdout()); err != nil {
+			if err := f.printStacks(cmd.Context(), args, cmd.OutOrStdout()); err != nil {
 				return exitError{err, exitUsage}
 			}
 			return nil
@@ -71,7 +71,7 @@ The exit code is 0 if stacks were shown, and 2 if not.`,
 	return cmd
 }
 
-func (f *stackFlags) run(ctx context.Context, args []string, out io.Writer) error {
+func (f *stackFlags) printStacks(ctx context.Context, args []string, out io.Writer) error {
 	switch {
 	case f.json && f.group:
 		return errors.New("--json and --group exclude each other")

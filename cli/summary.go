@@ -48,7 +48,7 @@ after SIGINT or SIGTERM. These signals end the recording, and its samples are sh
   headwater summary --max-lines 30 -p $(pidof java)`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return endOfSampling(cmd, f.run(cmd, args))
+			return endOfSampling(cmd, f.printSummary(cmd, args))
 		},
 	}
 	flags := cmd.Flags()
@@ -61,7 +61,7 @@ after SIGINT or SIGTERM. These signals end the recording, and its samples are sh
 	return cmd
 }
 
-func (f *summaryFlags) run(cmd *cobra.Command, args []string) error {
+func (f *summaryFlags) printSummary(cmd *cobra.Command, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (f *summaryFlags) run(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	caught := catchSignals(cmd.Context(), nil)
-	defer caught.stop()
+	defer caught.stopWaiting()
 	p, err := f.record(caught.ctx)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (f *summaryFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.write(cmd.OutOrStdout(), p); err != nil {
 		return err
 	}
-	return caught.exit()
+	return caught.exitError()
 }
 
 func (f *summaryFlags) check(args []string) error {
@@ -111,7 +111,7 @@ func (f *summaryFlags) check(args []string) error {
 }
 
 func (f *summaryFlags) record(ctx context.Context) (*profile.Profile, error) {
-	recorded, err := fresh.Record(ctx, record.Selection{PIDs: ids(f.pids)}, f.rate, f.duration)
+	recorded, err := fresh.Record(ctx, record.Selection{PIDs: numbersOf(f.pids)}, f.rate, f.duration)
 	if errors.Is(err, fresh.ErrNoSamples) {
 		return nil, exitError{err, 1}
 	}

@@ -35,7 +35,7 @@ processes the reason. Nothing is profiled and nothing is sent.`,
 			}
 			ctx, cancel := interruptible(cmd.ErrOrStderr())
 			defer cancel()
-			return f.show(ctx, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return f.showTargets(ctx, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	durationVar(cmd.Flags(), &f.wait, "wait", 15*time.Second,
@@ -44,7 +44,7 @@ processes the reason. Nothing is profiled and nothing is sent.`,
 	return cmd
 }
 
-func (f *targetsFlags) show(ctx context.Context, path string, stdout, stderr io.Writer) error {
+func (f *targetsFlags) showTargets(ctx context.Context, path string, stdout, stderr io.Writer) error {
 	s, err := survey.Start(path)
 	if err != nil {
 		printLoadError(stderr, err)

@@ -65,7 +65,7 @@ SIGINT or SIGTERM.`,
   headwater top --by function -- ./program arguments`,
 		Args: commandAfterDashes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return endOfSampling(cmd, f.run(cmd, args))
+			return endOfSampling(cmd, f.runTop(cmd, args))
 		},
 	}
 	f.register(cmd.Flags())
@@ -102,8 +102,8 @@ func (f *topFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noColor, "no-color", false, "use no colors")
 }
 
-// run shows the view or prints tables.
-func (f *topFlags) run(cmd *cobra.Command, args []string) error {
+// runTop shows the view or prints tables.
+func (f *topFlags) runTop(cmd *cobra.Command, args []string) error {
 	f.windowed = cmd.Flags().Changed("window")
 	f.selection.Command = len(args) > 0
 	if f.chosen() == 0 && f.cpus == "" {
@@ -125,13 +125,13 @@ func (f *topFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	return f.show(cmd, o)
+	return f.showTop(cmd, o)
 }
 
-// show shows the view or prints tables until the end, and returns the error for the exit code.
-func (f *topFlags) show(cmd *cobra.Command, o top.Options) error {
+// showTop shows the view or prints tables until the end, and returns the error for the exit code.
+func (f *topFlags) showTop(cmd *cobra.Command, o top.Options) error {
 	caught := catchSignals(cmd.Context(), nil)
-	defer caught.stop()
+	defer caught.stopWaiting()
 	how := top.Show
 	if f.plain(cmd) {
 		how = f.print
@@ -149,7 +149,7 @@ func (f *topFlags) show(cmd *cobra.Command, o top.Options) error {
 	case err != nil:
 		return err
 	}
-	return caught.exit()
+	return caught.exitError()
 }
 
 // commandExit returns an error that exits with a command's exit code, without a message.

@@ -29,7 +29,7 @@ reason.`,
   headwater unwind-table --pc 4011f0 ./program`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.show(cmd.OutOrStdout(), args[0]); err != nil {
+			if err := f.showTable(cmd.OutOrStdout(), args[0]); err != nil {
 				return exitError{err, exitUsage}
 			}
 			return nil
@@ -48,7 +48,7 @@ type tableFlags struct {
 	stats, json bool
 }
 
-func (f *tableFlags) show(out io.Writer, path string) error {
+func (f *tableFlags) showTable(out io.Writer, path string) error {
 	file, err := listing.Open(path)
 	if err != nil {
 		return err

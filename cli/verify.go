@@ -100,11 +100,13 @@ func (f *verifyFlags) report(cmd *cobra.Command, args []string) (*verify.Report,
 	if err := f.validate(len(args) > 0); err != nil {
 		return nil, err
 	}
-	return f.run(cmd.Context(), args, cmd.ErrOrStderr())
+	return f.verifyStacks(cmd.Context(), args, cmd.ErrOrStderr())
 }
 
-// run compares until the duration is over, the command has ended, or a signal interrupts it.
-func (f *verifyFlags) run(ctx context.Context, command []string, output io.Writer) (report *verify.Report, err error) {
+// verifyStacks compares until the duration is over, the command has ended, or a signal interrupts it.
+func (f *verifyFlags) verifyStacks(
+	ctx context.Context, command []string, output io.Writer,
+) (report *verify.Report, err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // loading takes seconds on a busy host
 	defer stop()
 	v, err := verify.Open(verify.Options{SampleRate: f.rate, TableBytes: ebpf.DefaultOptions().TableBytes,
@@ -122,7 +124,7 @@ func (f *verifyFlags) run(ctx context.Context, command []string, output io.Write
 		if err != nil {
 			return nil, err
 		}
-		defer c.end()
+		defer c.endCommand()
 		go func() { <-c.ended; cancel() }()
 		pid = uint32(c.process.Pid)
 	}
@@ -155,8 +157,8 @@ func startCommand(args []string, output io.Writer) (*command, error) {
 	return c, nil
 }
 
-// end terminates the program, if it still runs.
-func (c *command) end() {
+// endCommand terminates the program, if it still runs.
+func (c *command) endCommand() {
 	const patience = 2 * time.Second
 	_ = c.process.Signal(syscall.SIGTERM) // it may have ended
 	select {

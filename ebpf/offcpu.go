@@ -73,7 +73,7 @@ func (w *waiting) prepare(o Options) error {
 		return w.running.SetWakers(true)
 	}
 	running, err := offcpu.Start(offcpu.Options{
-		Completer: w.sampler, Target: w.targets.of, Use: w.use, MaxReads: offCPUReads, Wakers: o.OffCPU.Wakers,
+		Completer: w.sampler, Target: w.targets.targetOf, Use: w.useSample, MaxReads: offCPUReads, Wakers: o.OffCPU.Wakers,
 	}, float64(o.OffCPU.Rate))
 	w.running = running
 	return err
@@ -114,8 +114,8 @@ func (w *waiting) current() Options {
 	return w.options
 }
 
-// use adds the place of a thread to its profile.
-func (w *waiting) use(s *sampler.Sample) {
+// useSample adds the place of a thread to its profile.
+func (w *waiting) useSample(s *sampler.Sample) {
 	w.shown.RLock()
 	o := &w.options
 	wanted := o.OffCPU.Rate > 0 && (len(o.OffCPU.States) == 0 || slices.Contains(o.OffCPU.States, s.Thread.State))
@@ -144,8 +144,8 @@ func (w *waiting) flush() {
 	}
 }
 
-// stop ends the clock for good. Its figures stay available until close.
-func (w *waiting) stop() {
+// stopPasses ends the clock for good. Its figures stay available until close.
+func (w *waiting) stopPasses() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true

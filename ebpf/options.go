@@ -148,8 +148,8 @@ func (o Options) processes() map[uint32]bool {
 	return target.NewFinder(target.Options{Targets: o.Targets}).Processes()
 }
 
-// heap returns the options of memory in use.
-func (o Options) heap() heap.Config {
+// heapConfig returns the options of memory in use.
+func (o Options) heapConfig() heap.Config {
 	return heap.Config{
 		SampleBytes: o.HeapBytes, UserStacks: o.UserStacks, Each: o.TargetsOnly, Limit: o.HeapLimit,
 	}

@@ -34,8 +34,8 @@ func (r *runner) failure() error {
 	}
 }
 
-// stop ends the loop and waits for it.
-func (r *runner) stop() {
+// stopAndWait ends the loop and waits for it.
+func (r *runner) stopAndWait() {
 	r.cancel()
 	r.loop.Wait()
 }

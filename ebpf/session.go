@@ -45,19 +45,19 @@ func Start(o Options) (*Session, error) {
 		return nil, err
 	}
 	s := &Session{files: &filework.Pool{}, targets: newTargets(o)}
-	if err := s.open(o); err != nil {
+	if err := s.openSources(o); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
-	s.runner.start(func(ctx context.Context) error { return s.sampler.Run(ctx, s.add) })
+	s.runner.start(func(ctx context.Context) error { return s.sampler.Run(ctx, s.addSample) })
 	return s, nil
 }
 
-func (s *Session) open(o Options) error {
+func (s *Session) openSources(o Options) error {
 	var err error
 	s.sampler, err = sampler.Open(sampler.Options{
 		TableBytes: o.TableBytes,
 		Files:      s.files,
-		Target:     s.targets.of,
+		Target:     s.targets.targetOf,
 		Observe:    s.observe,
 		Ended:      s.processEnded,
 		AfterRound: s.retryTargets,
@@ -70,10 +70,10 @@ func (s *Session) open(o Options) error {
 		return err
 	}
 	s.heap = heap.New(heap.Options{
-		Sampler: s.sampler, Target: s.targets.of,
-		Use: func(sample *sampler.Sample) { _ = s.add(sample) }, // it returns nil
+		Sampler: s.sampler, Target: s.targets.targetOf,
+		Use: func(sample *sampler.Sample) { _ = s.addSample(sample) }, // it returns nil
 	})
-	s.waiting = &waiting{sampler: s.sampler, targets: s.targets, add: s.add, options: o}
+	s.waiting = &waiting{sampler: s.sampler, targets: s.targets, add: s.addSample, options: o}
 	if err := s.sampleAs(o); err != nil {
 		return err
 	}
@@ -81,15 +81,15 @@ func (s *Session) open(o Options) error {
 		return err
 	}
 	s.probing = probing.New(probing.Options{
-		Completer: s.sampler, Target: s.targets.of,
-		Use: func(sample *sampler.Sample) { _ = s.add(sample) }, // it returns nil
+		Completer: s.sampler, Target: s.targets.targetOf,
+		Use: func(sample *sampler.Sample) { _ = s.addSample(sample) }, // it returns nil
 	})
 	s.probing.Update(o.probing())
-	return s.heap.Update(o.heap())
+	return s.heap.Update(o.heapConfig())
 }
 
-// add counts one sample for its target.
-func (s *Session) add(sample *sampler.Sample) error {
+// addSample counts one sample for its target.
+func (s *Session) addSample(sample *sampler.Sample) error {
 	s.profiles.Add(sample)
 	return nil
 }
@@ -148,7 +148,7 @@ func (s *Session) Update(o Options) error {
 	s.probing.Update(o.probing())
 	s.targets.update(o)
 	s.sampler.AskAgain()
-	_ = s.heap.Update(o.heap()) // Stats has its errors
+	_ = s.heap.Update(o.heapConfig()) // Stats has its errors
 	return s.waiting.update(o)
 }
 
@@ -179,7 +179,7 @@ func (s *Session) Collect() ([]Profile, error) {
 // does not compete with sampling.
 func (s *Session) StopSampling() error {
 	s.profiles.Hurry()
-	s.waiting.stop()
+	s.waiting.stopPasses()
 	s.probing.Stop()
 	s.heap.Stop()
 	return s.sampler.StopSampling()
@@ -192,8 +192,8 @@ func (s *Session) Waiting() map[string]time.Duration { return s.files.Late() }
 // Close ends profiling and releases everything. Samples that are not collected are lost; call Collect first.
 func (s *Session) Close() error {
 	s.profiles.Interrupt()
-	s.runner.stop()
-	s.waiting.stop()
+	s.runner.stopAndWait()
+	s.waiting.stopPasses()
 	s.probing.Stop()
 	s.heap.Stop()
 	s.keepStats()

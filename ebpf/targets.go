@@ -36,8 +36,8 @@ func finderOptions(o Options, fs target.Reader) target.Options {
 
 func (t *targets) update(o Options) { t.finder.Update(finderOptions(o, t.cgroups)) }
 
-// of returns the target of a process, and whether it has one.
-func (t *targets) of(pid uint32) (*target.Target, bool) {
+// targetOf returns the target of a process, and whether it has one.
+func (t *targets) targetOf(pid uint32) (*target.Target, bool) {
 	found := t.finder.Find(pid)
 	return found, found != nil
 }

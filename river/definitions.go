@@ -33,9 +33,9 @@ func (d *definitions) isCustom(word string) bool {
 	return false
 }
 
-// find returns the definition for a block name: LABEL of a declare block, or NAMESPACE.LABEL, where
+// findDefinition returns the definition for a block name: LABEL of a declare block, or NAMESPACE.LABEL, where
 // NAMESPACE is the label of an import block.
-func (d *definitions) find(namespace, name string) (definition, bool) {
+func (d *definitions) findDefinition(namespace, name string) (definition, bool) {
 	for ; d != nil; d = d.parent {
 		if namespace == "" {
 			if declare := d.declares[name]; declare != nil {

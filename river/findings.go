@@ -41,7 +41,7 @@ type Finding struct {
 func (r *Runtime) Findings() []Finding {
 	found := map[Finding]bool{}
 	note := func(f Finding) { found[f] = true }
-	r.root.walk(func(m *module) {
+	r.root.walkModules(func(m *module) {
 		g := m.graph.Load()
 		for _, n := range g.Nodes() {
 			noteNode(note, n, g.blocks[n])

@@ -96,8 +96,8 @@ func (g *graph) instances() []instance {
 	return found
 }
 
-// wire connects every node with the nodes that its block refers to.
-func (g *graph) wire() diag.Diagnostics {
+// wireReferences connects every node with the nodes that its block refers to.
+func (g *graph) wireReferences() diag.Diagnostics {
 	var diags diag.Diagnostics
 	for _, n := range g.Nodes() {
 		block := g.blocks[n]

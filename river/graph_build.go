@@ -46,7 +46,7 @@ func (m *module) buildGraph(text *Source, arguments map[string]any, outer *defin
 	components := b.insertConfigBlocks(blocks)
 	b.checkArguments()
 	b.insertComponents(components)
-	b.diags = append(b.diags, b.wire()...)
+	b.diags = append(b.diags, b.wireReferences()...)
 	b.diags = append(b.diags, b.checkCycles()...)
 	sortDiagnostics(b.diags)
 	return b.graph, b.diags

@@ -110,7 +110,7 @@ func exportsBody(n instance) interface{} {
 
 // module returns the module with that ID, or nil.
 func (r *Runtime) module(id string) (found *module) {
-	r.root.walk(func(m *module) {
+	r.root.walkModules(func(m *module) {
 		if m.id == id {
 			found = m
 		}
@@ -150,7 +150,7 @@ func (r *Runtime) notHealthy() []string {
 // withHealth returns the IDs of the components with one of the given health types.
 func (r *Runtime) withHealth(of ...component.HealthType) []string {
 	var ids []string
-	r.root.walk(func(m *module) {
+	r.root.walkModules(func(m *module) {
 		for _, n := range m.graph.Load().runnables() {
 			if slices.Contains(of, n.currentHealth().Health) {
 				ids = append(ids, m.globalID(n.id()))

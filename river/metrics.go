@@ -137,7 +137,7 @@ func (m *runtimeMetrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.own {
 		c.Collect(ch)
 	}
-	m.runtime.root.walk(func(inner *module) {
+	m.runtime.root.walkModules(func(inner *module) {
 		count := map[component.HealthType]int{}
 		for _, n := range inner.graph.Load().instances() {
 			count[n.currentHealth().Health]++

@@ -96,10 +96,10 @@ func (m *module) checkNesting(body ast.Body) error {
 	return nil
 }
 
-// load makes a text the current configuration, with values for its argument blocks and with the
+// loadText makes a text the current configuration, with values for its argument blocks and with the
 // definitions of the enclosing configuration. See Runtime.Load.
-func (m *module) load(text *Source, arguments map[string]any, outer *definitions) error {
-	defer wake(m.changes.signal) // after the lock is released, because changes waited for it
+func (m *module) loadText(text *Source, arguments map[string]any, outer *definitions) error {
+	defer wakeUp(m.changes.signal) // after the lock is released, because changes waited for it
 	m.loadMu.Lock()
 	defer m.loadMu.Unlock()
 
@@ -175,9 +175,9 @@ func withFilesOf(files map[string][]byte, err error) map[string][]byte {
 	return all
 }
 
-// run runs the module's components and keeps them up to date until ctx is done. Then it stops them;
+// runComponents runs the module's components and keeps them up to date until ctx is done. Then it stops them;
 // each component stops before the components that it uses.
-func (m *module) run(ctx context.Context) {
+func (m *module) runComponents(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -192,7 +192,7 @@ func (m *module) run(ctx context.Context) {
 }
 
 // requestSchedule requests that run starts and stops components to match the graph.
-func (m *module) requestSchedule() { wake(m.schedule) }
+func (m *module) requestSchedule() { wakeUp(m.schedule) }
 
 // takeChanges queues the direct dependants of all changed nodes, and publishes the values of
 // changed export blocks. During a load it leaves the changes in place; load signals them again.
@@ -203,12 +203,12 @@ func (m *module) takeChanges() {
 	defer m.loadMu.Unlock()
 	g := m.graph.Load()
 	exported := false
-	for _, changed := range m.changes.take() {
+	for _, changed := range m.changes.takeNodes() {
 		if _, ok := changed.(*exportNode); ok {
 			exported = true
 		}
 		for _, dependant := range g.Dependants(changed) {
-			m.r.queue.put(dependant)
+			m.r.queue.putNode(dependant)
 		}
 	}
 	if exported {
@@ -234,12 +234,12 @@ func (m *module) publishExports() {
 	}
 }
 
-// walk calls visit for m and all modules inside it, outer modules first.
-func (m *module) walk(visit func(*module)) {
+// walkModules calls visit for m and all modules inside it, outer modules first.
+func (m *module) walkModules(visit func(*module)) {
 	visit(m)
 	for _, n := range m.graph.Load().instances() {
 		if inner := n.module(); inner != nil {
-			inner.walk(visit)
+			inner.walkModules(visit)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type runnable interface {
 	built() bool
 
 	// run does the node's work until ctx is done.
-	run(ctx context.Context)
+	runComponent(ctx context.Context)
 
 	currentHealth() component.Health
 }

@@ -104,7 +104,7 @@ type exportBlock struct {
 }
 
 func newExportNode(m *module, block *ast.BlockStmt) *exportNode {
-	return &exportNode{nodeID: source.BlockID(block), label: block.Label, onChange: m.changes.put}
+	return &exportNode{nodeID: source.BlockID(block), label: block.Label, onChange: m.changes.putNode}
 }
 
 func (n *exportNode) id() string            { return n.nodeID }

@@ -43,7 +43,7 @@ func newComponentNode(m *module, registration component.Registration, block *ast
 		logger:       log.With(m.r.options.Logger, "component", id),
 		tracer:       m.r.tracing,
 		dataPath:     filepath.Join(m.r.options.DataPath, id),
-		onExports:    m.changes.put,
+		onExports:    m.changes.putNode,
 		onBuilt:      m.requestSchedule,
 		args:         registration.Args,
 		exports:      registration.Exports,
@@ -66,7 +66,7 @@ func (n *componentNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
 
-	err := n.look(protect(n.evaluateLocked))
+	err := n.lookOffline(protect(n.evaluateLocked))
 	n.evaluated(err)
 	logPanic(n.logger, "component panicked while it was evaluated", err)
 	return err
@@ -140,8 +140,8 @@ func (n *componentNode) setExports(e component.Exports) {
 	}
 }
 
-// run runs the component until it ends. A panic ends it like an error.
-func (n *componentNode) run(ctx context.Context) {
+// runComponent runs the component until it ends. A panic ends it like an error.
+func (n *componentNode) runComponent(ctx context.Context) {
 	managed := n.component()
 	if managed == nil {
 		return

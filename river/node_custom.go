@@ -27,8 +27,8 @@ func newModuleHolder(m *module, block *ast.BlockStmt) moduleHolder {
 	return moduleHolder{blockNode: newBlockNode(m, block), outer: m}
 }
 
-// hold creates the module. It calls notify after each change of the exports.
-func (n *moduleHolder) hold(notify func()) {
+// holdModule creates the module. It calls notify after each change of the exports.
+func (n *moduleHolder) holdModule(notify func()) {
 	n.onExports = notify
 	n.inner = newModule(n.outer.r, n.globalID, n.outer, n.setExports)
 }
@@ -76,7 +76,7 @@ type customNode struct {
 
 func newCustomNode(m *module, block *ast.BlockStmt) *customNode {
 	n := &customNode{moduleHolder: newModuleHolder(m, block), blockName: block.GetBlockName()}
-	n.hold(func() { m.changes.put(n) })
+	n.holdModule(func() { m.changes.putNode(n) })
 	return n
 }
 
@@ -90,7 +90,7 @@ func (n *customNode) configure(g *graph) {
 func (n *customNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	err := n.look(protect(n.evaluateLocked))
+	err := n.lookOffline(protect(n.evaluateLocked))
 	n.evaluated(err)
 	return err
 }
@@ -104,7 +104,7 @@ func (n *customNode) evaluateLocked() error {
 	n.outer.requestSchedule()
 
 	namespace, name := splitCustomName(n.block)
-	definition, found := n.definitions.find(namespace, name)
+	definition, found := n.definitions.findDefinition(namespace, name)
 	if imported := n.definitions.unseenImport(namespace); !found && imported != "" {
 		return &source.UnseenError{Reason: "is declared by " + imported + ", which was not looked at"}
 	}
@@ -119,7 +119,7 @@ func (n *customNode) evaluateLocked() error {
 	n.inner.body = definition.body
 	text, err := source.OfBody(definition.body, definition.scope.files, definition.scope.folder)
 	if err == nil {
-		err = n.inner.load(text, args, definition.scope)
+		err = n.inner.loadText(text, args, definition.scope)
 	}
 	if err != nil {
 		return fmt.Errorf("updating custom component: %w", err)
@@ -130,9 +130,9 @@ func (n *customNode) evaluateLocked() error {
 // exported returns the values of the module's export blocks by label.
 func (n *customNode) exported() interface{} { return n.currentExports() }
 
-func (n *customNode) run(ctx context.Context) {
+func (n *customNode) runComponent(ctx context.Context) {
 	n.started()
-	n.inner.run(ctx)
+	n.inner.runComponents(ctx)
 	n.exited(nil)
 }
 

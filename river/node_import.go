@@ -68,7 +68,7 @@ func (n *importNode) definitions() *definitions {
 func (n *importNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	err := n.look(protect(n.evaluateLocked))
+	err := n.lookOffline(protect(n.evaluateLocked))
 	n.evaluated(err)
 	return err
 }
@@ -111,7 +111,7 @@ func (n *importNode) takeContent() error {
 	n.current = next
 	n.contentOK = n.contentOK.Now(component.HealthTypeHealthy, "content updated")
 	n.mu.Unlock()
-	wake(n.changed)
+	wakeUp(n.changed)
 	n.onChange(n)
 	return nil
 }
@@ -193,7 +193,7 @@ func (n *importNode) built() bool {
 }
 
 // run watches for new content, in n and in nested imports, until ctx is done.
-func (n *importNode) run(ctx context.Context) {
+func (n *importNode) runComponent(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n.evalMu.Lock()
@@ -204,7 +204,7 @@ func (n *importNode) run(ctx context.Context) {
 	ended := make(chan error, 1)
 	go func() { ended <- protect(func() error { return content.Run(ctx) }) }()
 	inner := newScheduler(n.outer.r.options.Logger)
-	wake(n.changed)
+	wakeUp(n.changed)
 	for {
 		select {
 		case <-n.changed:

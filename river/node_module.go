@@ -45,7 +45,7 @@ func newModuleNode(m *module, block *ast.BlockStmt) *moduleNode {
 		blockName:    block.GetBlockName(),
 		loadHealth:   healthNow(component.HealthTypeUnknown, "no content yet"),
 	}
-	n.hold(func() { m.changes.put(n) })
+	n.holdModule(func() { m.changes.putNode(n) })
 	return n
 }
 
@@ -54,7 +54,7 @@ func (n *moduleNode) configure(g *graph) { n.setGraph(g, n) }
 func (n *moduleNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	err := n.look(protect(n.evaluateLocked))
+	err := n.lookOffline(protect(n.evaluateLocked))
 	n.evaluated(err)
 	return err
 }
@@ -125,7 +125,7 @@ func (n *moduleNode) loadText(text string, args map[string]any) error {
 		return err
 	}
 	parsed.Folder = n.content.Folder()
-	return n.inner.load(parsed, args, nil)
+	return n.inner.loadText(parsed, args, nil)
 }
 
 // exported returns the values of the module's export blocks, under exports.
@@ -134,7 +134,7 @@ func (n *moduleNode) exported() interface{} {
 }
 
 // run runs the module and watches for new content until ctx is done.
-func (n *moduleNode) run(ctx context.Context) {
+func (n *moduleNode) runComponent(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	content := n.contentNow()
@@ -143,7 +143,7 @@ func (n *moduleNode) run(ctx context.Context) {
 	ended := make(chan error, 1)
 	go func() { ended <- protect(func() error { return content.Run(ctx) }) }()
 	stopped := make(chan struct{})
-	go func() { defer close(stopped); n.inner.run(ctx) }()
+	go func() { defer close(stopped); n.inner.runComponents(ctx) }()
 	for {
 		select {
 		case <-content.Changed():

@@ -65,7 +65,7 @@ func (n *settingNode) configure(g *graph) { n.setGraph(g, n) }
 func (n *settingNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	return n.look(protect(func() error { return n.apply(n.decodeBlock) }))
+	return n.lookOffline(protect(func() error { return n.apply(n.decodeBlock) }))
 }
 
 // decodeBlock decodes the body of the block. If there is no block, it decodes an empty body, so

@@ -135,7 +135,7 @@ func (l lookout) decode(body ast.Body, into interface{}) error {
 		return decodeBody(body, l.scope, into)
 	}
 	f := finder{scope: l.scope, skip: func(value ast.Expr) bool { return len(l.unknown(value)) > 0 }}
-	f.body(body, reflect.TypeOf(into), nil)
+	f.checkBody(body, reflect.TypeOf(into), nil)
 	if len(f.others) > 0 {
 		return f.others[:min(len(f.others), maxWrong)]
 	}
@@ -212,9 +212,9 @@ func (n *blockNode) unseenReason() string {
 	return n.unseen
 }
 
-// look notes the reason why the block could not be looked at, if err is one, and returns other
+// lookOffline notes the reason why the block could not be looked at, if err is one, and returns other
 // errors.
-func (n *blockNode) look(err error) error {
+func (n *blockNode) lookOffline(err error) error {
 	reason := ""
 	if n.offline {
 		if why, ok := notSeen(err); ok {

@@ -42,7 +42,7 @@ func newPart(registry component.Registry, definitions *definitions, blocks []*as
 	}
 	for _, block := range blocks {
 		if p.isRoot(block) {
-			p.keep(block)
+			p.keepBlock(block)
 		}
 	}
 	return p
@@ -65,7 +65,7 @@ func (p *part) isRoot(block *ast.BlockStmt) bool {
 	case p.definitions.isCustom(block.Name[0]):
 		found, known := p.definitionOf(block)
 		return !known || profiles(found.body, found.scope)
-	case p.has(name):
+	case p.hasBlock(name):
 		return strings.HasPrefix(name, profilingPrefix)
 	default:
 		return true // a mistake, which is reported later
@@ -74,7 +74,7 @@ func (p *part) isRoot(block *ast.BlockStmt) bool {
 
 const profilingPrefix = "pyroscope."
 
-func (p *part) has(name string) bool {
+func (p *part) hasBlock(name string) bool {
 	_, found := p.registry.Get(name)
 	return found
 }
@@ -126,7 +126,7 @@ func profilesWithin(body ast.Body, scope *definitions, depth int) bool {
 				return true
 			}
 		case scope.isCustom(block.Name[0]):
-			found, known := scope.find(splitCustomName(block))
+			found, known := scope.findDefinition(splitCustomName(block))
 			if !known || profilesWithin(found.body, found.scope, depth-1) {
 				return true
 			}
@@ -143,7 +143,7 @@ func (p *part) isStranger(block *ast.BlockStmt) bool {
 
 // definitionOf returns the definition of a custom component, if it is known by now.
 func (p *part) definitionOf(block *ast.BlockStmt) (definition, bool) {
-	return p.definitions.find(splitCustomName(block))
+	return p.definitions.findDefinition(splitCustomName(block))
 }
 
 // holds reports whether a block contains a module, which is divided by itself.
@@ -160,8 +160,8 @@ func (p *part) resolve(t traversal) *ast.BlockStmt {
 	return nil
 }
 
-// keep adds a block to the part, with all blocks that it refers to.
-func (p *part) keep(block *ast.BlockStmt) {
+// keepBlock adds a block to the part, with all blocks that it refers to.
+func (p *part) keepBlock(block *ast.BlockStmt) {
 	if p.kept[block] {
 		return
 	}
@@ -196,7 +196,7 @@ func (p *part) keepReferences(block *ast.BlockStmt, body ast.Body) {
 				source.BlockID(stranger), ast.StartPos(stranger).Position(), instead(stranger.GetBlockName())))
 			continue
 		}
-		p.keep(to)
+		p.keepBlock(to)
 	}
 }
 
@@ -210,7 +210,7 @@ func (p *part) keepDefinitions(body ast.Body) {
 		for _, definer := range p.blocks {
 			name := definer.GetBlockName()
 			if definer.Label == block.Name[0] && (name == declareName || isImport(name)) {
-				p.keep(definer)
+				p.keepBlock(definer)
 			}
 		}
 		if name := block.GetBlockName(); name == declareName || name == foreachName || name == templateName {
@@ -354,9 +354,9 @@ func (d *definitions) within(body ast.Body) *definitions {
 	return inner
 }
 
-// cut returns the blocks of the part, without the attributes that it does not need, and the
+// cutBlocks returns the blocks of the part, without the attributes that it does not need, and the
 // statements left out.
-func (p *part) cut() (kept []*ast.BlockStmt, left []ast.Stmt) {
+func (p *part) cutBlocks() (kept []*ast.BlockStmt, left []ast.Stmt) {
 	for _, block := range p.blocks {
 		if !p.kept[block] {
 			left = append(left, block)
@@ -414,7 +414,7 @@ func (b *graphBuilder) profilingPart(blocks []*ast.BlockStmt) []*ast.BlockStmt {
 		}
 	}
 	p := newPart(b.r.options.Registry, scope, blocks)
-	kept, left := p.cut()
+	kept, left := p.cutBlocks()
 	b.diags = append(b.diags, p.diags...)
 	b.graph.leftOut = left
 	for _, block := range blocks {
@@ -456,7 +456,7 @@ func (b *graphBuilder) importFor(block *ast.BlockStmt) *importNode {
 	}
 	n, ok := b.previous.byID[id].(*importNode)
 	if !ok {
-		n = newImportNode(b.module, block, b.module.changes.put)
+		n = newImportNode(b.module, block, b.module.changes.putNode)
 	}
 	b.ahead[id] = n
 	return n

@@ -29,7 +29,7 @@ func (h *host) leftOut() map[string]string {
 }
 
 func (h *host) ids() (ids []string) {
-	h.root.walk(func(m *module) {
+	h.root.walkModules(func(m *module) {
 		for _, n := range m.graph.Load().instances() {
 			ids = append(ids, m.globalID(n.id()))
 		}

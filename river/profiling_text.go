@@ -11,7 +11,7 @@ import (
 // Options.ProfilingOnly leaves out and without the comments directly above them. It is not formatted.
 func (r *Runtime) ProfilingText(name string, text []byte) []byte {
 	var cuts [][2]int
-	r.root.walk(func(m *module) {
+	r.root.walkModules(func(m *module) {
 		for _, stmt := range m.graph.Load().leftOut {
 			start, end := ast.StartPos(stmt).Position(), ast.EndPos(stmt).Position()
 			if start.Filename == name {

@@ -19,17 +19,17 @@ func newChangedNodes() *changedNodes {
 	return &changedNodes{signal: make(chan struct{}, 1), seen: map[node]bool{}}
 }
 
-func (c *changedNodes) put(n node) {
+func (c *changedNodes) putNode(n node) {
 	c.mu.Lock()
 	if !c.seen[n] {
 		c.seen[n] = true
 		c.nodes = append(c.nodes, n)
 	}
 	c.mu.Unlock()
-	wake(c.signal)
+	wakeUp(c.signal)
 }
 
-func (c *changedNodes) take() []node {
+func (c *changedNodes) takeNodes() []node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken := c.nodes
@@ -37,8 +37,8 @@ func (c *changedNodes) take() []node {
 	return taken
 }
 
-// wake leaves a token in a channel of capacity one.
-func wake(signal chan struct{}) {
+// wakeUp leaves a token in a channel of capacity one.
+func wakeUp(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
 	default: // there is already a token
@@ -63,7 +63,7 @@ func newEvaluationQueue() *evaluationQueue {
 	return q
 }
 
-func (q *evaluationQueue) put(n node) {
+func (q *evaluationQueue) putNode(n node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if _, waits := q.since[n]; waits || q.closed {
@@ -74,9 +74,9 @@ func (q *evaluationQueue) put(n node) {
 	q.ready.Signal()
 }
 
-// take waits for a node and returns it with its waiting time, or false once the queue is closed.
+// takeNode waits for a node and returns it with its waiting time, or false once the queue is closed.
 // The caller must then call done.
-func (q *evaluationQueue) take() (node, time.Duration, bool) {
+func (q *evaluationQueue) takeNode() (node, time.Duration, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed {
@@ -95,7 +95,7 @@ func (q *evaluationQueue) take() (node, time.Duration, bool) {
 	return nil, 0, false
 }
 
-func (q *evaluationQueue) done(n node) {
+func (q *evaluationQueue) markDone(n node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.busy, n)

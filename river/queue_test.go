@@ -19,32 +19,32 @@ func (d dummy) exported() interface{} { return nil }
 func TestQueueHoldsANodeOnce(t *testing.T) {
 	q := newEvaluationQueue()
 	for range 5 {
-		q.put(dummy("a"))
-		q.put(dummy("b"))
+		q.putNode(dummy("a"))
+		q.putNode(dummy("b"))
 	}
 	require.Equal(t, 2, q.len())
 
-	first, _, ok := q.take()
+	first, _, ok := q.takeNode()
 	require.True(t, ok)
 	require.Equal(t, dummy("a"), first)
-	q.put(dummy("a")) // while a worker has it: evaluated once more, after that worker
-	q.put(dummy("a"))
-	second, _, _ := q.take()
+	q.putNode(dummy("a")) // while a worker has it: evaluated once more, after that worker
+	q.putNode(dummy("a"))
+	second, _, _ := q.takeNode()
 	require.Equal(t, dummy("b"), second)
 	require.Equal(t, 1, q.len())
 
 	taken := make(chan node)
 	go func() {
-		n, _, _ := q.take()
+		n, _, _ := q.takeNode()
 		taken <- n
 	}()
-	q.done(dummy("b"))
+	q.markDone(dummy("b"))
 	select {
 	case n := <-taken:
 		t.Fatalf("%s is with two workers", n.id())
 	default:
 	}
-	q.done(dummy("a"))
+	q.markDone(dummy("a"))
 	require.Equal(t, dummy("a"), <-taken)
 }
 
@@ -54,20 +54,20 @@ func TestQueueCloses(t *testing.T) {
 	for range 4 {
 		workers.Go(func() {
 			for {
-				n, _, ok := q.take()
+				n, _, ok := q.takeNode()
 				if !ok {
 					return
 				}
-				q.done(n)
+				q.markDone(n)
 			}
 		})
 	}
 	for i := range 1000 {
-		q.put(dummy(fmt.Sprint(i % 10)))
+		q.putNode(dummy(fmt.Sprint(i % 10)))
 	}
 	q.close()
 	workers.Wait()
-	q.put(dummy("late"))
-	_, _, ok := q.take()
+	q.putNode(dummy("late"))
+	_, _, ok := q.takeNode()
 	require.False(t, ok)
 }

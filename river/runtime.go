@@ -118,7 +118,7 @@ func (r *Runtime) LoadPath(path string) error {
 // All errors are *LoadErrors. If no graph can be built from the source, the runtime stays
 // unchanged. If some blocks fail to evaluate, a first configuration is refused completely. A later
 // configuration is applied, and the failed blocks keep their last arguments and become unhealthy.
-func (r *Runtime) Load(source *Source) error { return r.root.load(source, nil, nil) }
+func (r *Runtime) Load(source *Source) error { return r.root.loadText(source, nil, nil) }
 
 // evaluate evaluates one node, with metrics and a span.
 func (r *Runtime) evaluate(ctx context.Context, n node) error {
@@ -143,23 +143,23 @@ func (r *Runtime) logFailure(n node, err error) {
 func (r *Runtime) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range goruntime.GOMAXPROCS(0) {
-		workers.Go(r.work)
+		workers.Go(r.evaluateNodes)
 	}
 	components, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() {
 		r.tracing.close() // while the components that receive the last spans still run
 		stop()
 	})()
-	r.root.run(components)
+	r.root.runComponents(components)
 	r.queue.close()
 	workers.Wait()
 }
 
-// work evaluates queued nodes until the queue is closed. If an evaluation changes a node's exports,
+// evaluateNodes evaluates queued nodes until the queue is closed. If an evaluation changes a node's exports,
 // the node becomes a new change, so changes propagate breadth first.
-func (r *Runtime) work() {
+func (r *Runtime) evaluateNodes() {
 	for {
-		n, waited, ok := r.queue.take()
+		n, waited, ok := r.queue.takeNode()
 		if !ok {
 			return
 		}
@@ -167,6 +167,6 @@ func (r *Runtime) work() {
 		if err := r.evaluate(context.Background(), n); err != nil {
 			r.logFailure(n, err)
 		}
-		r.queue.done(n)
+		r.queue.markDone(n)
 	}
 }

@@ -59,7 +59,7 @@ func (s *scheduler) synchronize(wanted []runnable, restart bool) {
 			unwanted = append(unwanted, t)
 		}
 	}
-	s.stop(unwanted)
+	s.stopTasks(unwanted)
 
 	for _, n := range wanted {
 		if !n.built() {
@@ -84,15 +84,15 @@ func start(n runnable, earlier *task) *task {
 			<-earlier.done
 		}
 		if ctx.Err() == nil {
-			n.run(ctx)
+			n.runComponent(ctx)
 		}
 	}()
 	return t
 }
 
-// stop ends tasks in the background. It cancels a component after all its users have returned, so
+// stopTasks ends tasks in the background. It cancels a component after all its users have returned, so
 // that they can still send their last data to it.
-func (s *scheduler) stop(tasks []*task) {
+func (s *scheduler) stopTasks(tasks []*task) {
 	users := usersAmong(tasks)
 	for _, t := range tasks {
 		go func() {
@@ -137,7 +137,7 @@ func (s *scheduler) close(patience time.Duration) {
 	for _, t := range s.tasks {
 		tasks = append(tasks, t)
 	}
-	s.stop(tasks)
+	s.stopTasks(tasks)
 	s.mu.Unlock()
 
 	if waitFor(tasks, patience) {

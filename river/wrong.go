@@ -31,28 +31,28 @@ func (e *bodyError) Unwrap() error { return e.error }
 // for misspelled names. into is the target of the decoding.
 func withOthers(err error, body ast.Body, scope *vm.Scope, into any) error {
 	f := finder{scope: scope}
-	f.body(body, reflect.TypeOf(into), nil)
+	f.checkBody(body, reflect.TypeOf(into), nil)
 	var first diag.Diagnostics
 	if !errors.As(err, &first) || len(first) == 0 {
 		f.others = slices.DeleteFunc(f.others, func(d diag.Diagnostic) bool { return d.Message == err.Error() })
-		return f.wrap(err)
+		return f.wrapError(err)
 	}
 	at := slices.IndexFunc(f.others, func(d diag.Diagnostic) bool { return d.StartPos == first[0].StartPos })
 	if at < 0 {
-		return f.wrap(err)
+		return f.wrapError(err)
 	}
 	if found := f.others[at].Message; strings.HasPrefix(found, first[0].Message) {
 		first = slices.Clone(first)
 		first[0].Message = found
 	}
 	f.others = slices.Delete(f.others, at, at+1)
-	return f.wrap(first)
+	return f.wrapError(first)
 }
 
 // maxWrong bounds the problems reported for a block.
 const maxWrong = 20
 
-func (f *finder) wrap(err error) error {
+func (f *finder) wrapError(err error) error {
 	if len(f.others) == 0 {
 		return err
 	}
@@ -66,13 +66,13 @@ type finder struct {
 	others diag.Diagnostics
 }
 
-func (f *finder) add(n ast.Node, format string, args ...any) {
+func (f *finder) addDiagnostic(n ast.Node, format string, args ...any) {
 	f.others.Add(source.ErrorAt(n, format, args...))
 }
 
-// body compares a body with the type that it is decoded to. block is the enclosing block, or nil
+// checkBody compares a body with the type that it is decoded to. block is the enclosing block, or nil
 // for the body of a component.
-func (f *finder) body(body ast.Body, t reflect.Type, block *ast.BlockStmt) {
+func (f *finder) checkBody(body ast.Body, t reflect.Type, block *ast.BlockStmt) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
 		t = t.Elem()
 	}
@@ -96,9 +96,9 @@ func (f *finder) body(body ast.Body, t reflect.Type, block *ast.BlockStmt) {
 			case !ok:
 				meant[f.unknown(stmt, "block", name, fields)] = true
 			case !known.block:
-				f.add(stmt, "%q must be an attribute, but is used as a block", name)
+				f.addDiagnostic(stmt, "%q must be an attribute, but is used as a block", name)
 			default:
-				f.body(stmt.Body, known.kind, stmt)
+				f.checkBody(stmt.Body, known.kind, stmt)
 			}
 			seen[name] = true
 		}
@@ -117,7 +117,7 @@ func (f *finder) unknown(n ast.Node, kind, name string, fields map[string]field)
 	if meant != "" {
 		hint = fmt.Sprintf(", did you mean %q?", meant)
 	}
-	f.add(n, "unrecognized %s name %q%s", kind, name, hint)
+	f.addDiagnostic(n, "unrecognized %s name %q%s", kind, name, hint)
 	return meant
 }
 
@@ -132,18 +132,18 @@ func (f *finder) missing(name string, known field, block *ast.BlockStmt) {
 		f.others.Add(diag.Diagnostic{Severity: diag.SeverityLevelError, Message: message})
 		return
 	}
-	f.add(block, "%s", message)
+	f.addDiagnostic(block, "%s", message)
 }
 
 // attribute evaluates an attribute and reports its problems.
 func (f *finder) attribute(stmt *ast.AttributeStmt, known field, again bool) {
 	name := stmt.Name.Name
 	if again {
-		f.add(stmt, "attribute %q may only be provided once", name)
+		f.addDiagnostic(stmt, "attribute %q may only be provided once", name)
 		return
 	}
 	if known.block {
-		f.add(stmt, "%q must be a block, but is used as an attribute", name)
+		f.addDiagnostic(stmt, "%q must be a block, but is used as an attribute", name)
 		return
 	}
 	if f.skip != nil && f.skip(stmt.Value) {
@@ -156,7 +156,7 @@ func (f *finder) attribute(stmt *ast.AttributeStmt, known field, again bool) {
 	case errors.As(err, &diags):
 		f.others = append(f.others, diags...)
 	default:
-		f.add(stmt, "%s", err)
+		f.addDiagnostic(stmt, "%s", err)
 	}
 }
 

@@ -61,7 +61,7 @@ func New[A any](opts component.Options, args A, convert Convert[A]) (*Component[
 	if err := c.metrics.Register(); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	return c, c.use(config)
+	return c, c.useConfig(config)
 }
 
 // Update implements component.Component. The targets found with the old arguments stay exported until the new
@@ -75,10 +75,10 @@ func (c *Component[A]) Update(args component.Arguments) error {
 	if err != nil {
 		return err
 	}
-	return c.use(config)
+	return c.useConfig(config)
 }
 
-func (c *Component[A]) use(config discovery.Config) error {
+func (c *Component[A]) useConfig(config discovery.Config) error {
 	discoverer, err := config.NewDiscoverer(discovery.DiscovererOptions{
 		Logger:  newLogger(c.opts.Logger, c.failed),
 		Metrics: c.metrics,
@@ -122,7 +122,7 @@ func (c *Component[A]) Run(ctx context.Context) error {
 			if fresh {
 				known = groups{}
 			}
-			known.add(newer)
+			known.addGroups(newer)
 			switch {
 			case fresh || !time.Now().Before(exportAt):
 				export()

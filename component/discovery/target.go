@@ -21,8 +21,8 @@ type Exports struct {
 // groups maps each source to its newest target group.
 type groups map[string]*targetgroup.Group
 
-// add replaces the groups of the same sources with newer groups.
-func (g groups) add(newer []*targetgroup.Group) {
+// addGroups replaces the groups of the same sources with newer groups.
+func (g groups) addGroups(newer []*targetgroup.Group) {
 	for _, group := range newer {
 		switch {
 		case group == nil:

@@ -79,18 +79,18 @@ type fanoutAppender struct {
 
 // Append passes the profiles to all children.
 func (a *fanoutAppender) Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error {
-	return a.all(ctx, len(samples), func(child Appender) error { return child.Append(ctx, labels, samples) })
+	return a.appendToAll(ctx, len(samples), func(child Appender) error { return child.Append(ctx, labels, samples) })
 }
 
 // AppendIngest passes the profile to all children.
 func (a *fanoutAppender) AppendIngest(ctx context.Context, profile *IncomingProfile) error {
-	return a.all(ctx, 1, func(child Appender) error { return child.AppendIngest(ctx, profile) })
+	return a.appendToAll(ctx, 1, func(child Appender) error { return child.AppendIngest(ctx, profile) })
 }
 
-// all hands profiles to all children at the same time, so that a slow child does not delay the other children (in
-// Grafana Agent it does). It returns when all children have answered or ctx is done. A child that has not answered by
-// then continues by itself and counts as failed. The error is Answers.Err of all children's answers.
-func (a *fanoutAppender) all(ctx context.Context, profiles int, hand func(Appender) error) error {
+// appendToAll hands profiles to all children at the same time, so that a slow child does not delay the other children
+// (in Grafana Agent it does). It returns when all children have answered or ctx is done. A child that has not answered
+// by then continues by itself and counts as failed. The error is Answers.Err of all children's answers.
+func (a *fanoutAppender) appendToAll(ctx context.Context, profiles int, hand func(Appender) error) error {
 	start := time.Now()
 	defer func() { a.metrics.latency.Observe(time.Since(start).Seconds()) }()
 
@@ -110,13 +110,13 @@ func (a *fanoutAppender) all(ctx context.Context, profiles int, hand func(Append
 			}
 		case <-ctx.Done():
 			got.Add(fmt.Errorf("%d of %d receivers have not answered: %w", waiting, len(a.children), context.Cause(ctx)))
-			return a.wrap(got.Err())
+			return a.wrapError(got.Err())
 		}
 	}
-	return a.wrap(got.Err())
+	return a.wrapError(got.Err())
 }
 
-func (a *fanoutAppender) wrap(err error) error {
+func (a *fanoutAppender) wrapError(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -18,12 +18,14 @@ type cpuTime struct {
 // due counts the samples that were due on busy CPUs.
 type due struct{ samples, throttled uint64 }
 
-func (d due) plus(more due) due { return due{d.samples + more.samples, d.throttled + more.throttled} }
+func (d due) plusDue(more due) due {
+	return due{d.samples + more.samples, d.throttled + more.throttled}
+}
 
 // accountPeriod adds the samples that were due with the present period to p.due, and starts the next period.
 func (p *Profiler) accountPeriod() {
 	now := p.cpuTimes()
-	p.due = p.due.plus(p.dueSince(now))
+	p.due = p.due.plusDue(p.dueSince(now))
 	p.accounted = now
 }
 

@@ -19,7 +19,7 @@ type bareClock struct {
 
 func (c *bareClock) readAll(t testing.TB) {
 	t.Helper()
-	err := c.read(func(kind uint32, _ uint16, _ []byte) {
+	err := c.readRecords(func(kind uint32, _ uint16, _ []byte) {
 		switch kind {
 		case unix.PERF_RECORD_SAMPLE:
 			c.taken++

@@ -66,7 +66,7 @@ func (p *Profiler) SetEvents(k kind.Kind, period uint64) error {
 			errs = append(errs, fmt.Errorf("sample %s: %w", k, err))
 		}
 	}
-	errs = append(errs, of.drop(func(cpu int) bool { return !slices.Contains(cpus, cpu) }))
+	errs = append(errs, of.dropCPUs(func(cpu int) bool { return !slices.Contains(cpus, cpu) }))
 	return errors.Join(errs...)
 }
 
@@ -86,8 +86,8 @@ func (e *events) start(attr *unix.PerfEventAttr, cpu, program int) error {
 	return nil
 }
 
-// drop closes the events of some CPUs.
-func (e *events) drop(which func(cpu int) bool) error {
+// dropCPUs closes the events of some CPUs.
+func (e *events) dropCPUs(which func(cpu int) bool) error {
 	var errs []error
 	for cpu, event := range e.byCPU {
 		if which(cpu) {
@@ -105,5 +105,5 @@ func (p *Profiler) stopEvents(k kind.Kind) error {
 		return nil
 	}
 	delete(p.events, k)
-	return of.drop(func(int) bool { return true })
+	return of.dropCPUs(func(int) bool { return true })
 }

@@ -96,13 +96,13 @@ func (p *Profiler) OpenHeap(period uint32) (*Heap, error) {
 		keys: make([]heapHeapKey, batch), blocks: make([]heapHeapBlock, batch),
 		pids: make([]uint32, batch), traps: make([]heapHeapTraps, batch),
 	}
-	if err := h.open(p, period); err != nil {
+	if err := h.openObjects(p, period); err != nil {
 		return nil, errors.Join(fmt.Errorf("sample memory in use: %w", err), h.Close())
 	}
 	return h, nil
 }
 
-func (h *Heap) open(p *Profiler, period uint32) error {
+func (h *Heap) openObjects(p *Profiler, period uint32) error {
 	spec, err := loadHeap()
 	if err != nil {
 		return err
@@ -259,10 +259,10 @@ func (h *Heap) attach(
 
 // Read hands the available samples to use, in order of time; samples of the same instant have any order.
 func (h *Heap) Read(use func(*HeapSample)) error {
-	return h.walks.reading(func() error { return h.read(use) })
+	return h.walks.reading(func() error { return h.readSamples(use) })
 }
 
-func (h *Heap) read(use func(*HeapSample)) error {
+func (h *Heap) readSamples(use func(*HeapSample)) error {
 	var sample HeapSample
 	h.reader.SetDeadline(time.Now()) // do not wait for more
 	for {
@@ -276,7 +276,7 @@ func (h *Heap) read(use func(*HeapSample)) error {
 		if err := sample.decode(h.record.RawSample); err != nil {
 			return err
 		}
-		if sample.Walk, err = h.walks.at(&sample.ProbeHit); err != nil {
+		if sample.Walk, err = h.walks.walkAt(&sample.ProbeHit); err != nil {
 			return err
 		}
 		use(&sample)
@@ -302,12 +302,12 @@ func (s *HeapSample) decode(b []byte) error {
 	return nil
 }
 
-func (k *HeapBlock) key() heapHeapKey { return heapHeapKey{Address: k.Address, Pid: k.PID} }
+func (k *HeapBlock) blockKey() heapHeapKey { return heapHeapKey{Address: k.Address, Pid: k.PID} }
 
 // Uses reports whether a block is still in use.
 func (h *Heap) Uses(b HeapBlock) bool {
 	var block heapHeapBlock
-	key := b.key()
+	key := b.blockKey()
 	return h.objects.HeapBlocks.Lookup(&key, &block) == nil && block.Time == b.Time
 }
 
@@ -330,7 +330,7 @@ func (h *Heap) InUse(use func(HeapBlock)) error {
 
 // Forget stops tracking a block, to make room for new ones.
 func (h *Heap) Forget(b HeapBlock) error {
-	key := b.key()
+	key := b.blockKey()
 	if err := h.objects.HeapBlocks.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("forget memory in use: %w", err)
 	}

@@ -29,14 +29,14 @@ func (t *Threads) CopyStacks(rooms int) error {
 		return nil
 	}
 	l := &leaving{rooms: map[uint32]uint32{}}
-	if err := l.open(&t.objects, min(rooms, MaxCopies)); err != nil {
+	if err := l.openProgram(&t.objects, min(rooms, MaxCopies)); err != nil {
 		return errors.Join(fmt.Errorf("copy stacks of threads: %w", err), l.close())
 	}
 	t.leaving = l
 	return nil
 }
 
-func (l *leaving) open(threads *threadsObjects, rooms int) error {
+func (l *leaving) openProgram(threads *threadsObjects, rooms int) error {
 	spec, err := loadLeaving()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (t *Threads) WatchLeaving(tids []uint32) error {
 	if l == nil {
 		return nil
 	}
-	if err := l.give(&t.objects, tids); err != nil {
+	if err := l.giveRooms(&t.objects, tids); err != nil {
 		return fmt.Errorf("copy stacks of threads: %w", err)
 	}
 	l.watch = max(1, l.watch+1)
@@ -101,8 +101,8 @@ func (t *Threads) setWatch(number uint32) error {
 	return nil
 }
 
-// give assigns rooms to threads, and frees the rooms of all other threads.
-func (l *leaving) give(o *threadsObjects, tids []uint32) error {
+// giveRooms assigns rooms to threads, and frees the rooms of all other threads.
+func (l *leaving) giveRooms(o *threadsObjects, tids []uint32) error {
 	wanted := map[uint32]bool{}
 	for _, tid := range tids[:min(len(tids), len(l.rooms)+len(l.free))] {
 		wanted[tid] = true

@@ -92,7 +92,7 @@ func Load(o Options) (*Profiler, error) {
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load BPF programs: %w", err)
 	}
-	if err := p.open(inner, cpus, o); err != nil {
+	if err := p.openObjects(inner, cpus, o); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
@@ -141,7 +141,7 @@ func noPreallocAllowed() bool {
 	return features.HaveMapType(ebpf.UserRingbuf) == nil
 }
 
-func (p *Profiler) open(inner *ebpf.MapSpec, cpus int, o Options) error {
+func (p *Profiler) openObjects(inner *ebpf.MapSpec, cpus int, o Options) error {
 	var err error
 	if err := p.linkEvents(); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (p *Profiler) CloseCPUs(cpus []int) error {
 		}
 	}
 	for _, of := range p.events {
-		errs = append(errs, of.drop(func(cpu int) bool { return slices.Contains(cpus, cpu) }))
+		errs = append(errs, of.dropCPUs(func(cpu int) bool { return slices.Contains(cpus, cpu) }))
 	}
 	return errors.Join(errs...)
 }
@@ -266,7 +266,7 @@ func (p *Profiler) CloseCPUs(cpus []int) error {
 // ReadSamples hands every sample that is available or arrives before the deadline to f. Only one goroutine may call it.
 // flushed reports that it ended early because of Flush, with all samples that were taken before.
 func (p *Profiler) ReadSamples(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
-	return p.samples.read(deadline, f)
+	return p.samples.readUntil(deadline, f)
 }
 
 // Flush makes ReadSamples return once it has read the samples that are available now.
@@ -279,7 +279,7 @@ func (p *Profiler) Counters() (Counters, error) {
 	if p.rings == nil {
 		return Counters{}, fmt.Errorf("read counters: %w", ErrClosed)
 	}
-	now := p.due.plus(p.dueSince(p.cpuTimes()))
+	now := p.due.plusDue(p.dueSince(p.cpuTimes()))
 	c, err := p.rings.counters(), error(nil)
 	c.Expected = now.samples
 	// The clocks count correctly, which reveals the samples that they did not take. The taken samples are read last:
@@ -291,7 +291,7 @@ func (p *Profiler) Counters() (Counters, error) {
 		p.skipped = max(p.skipped, missing-min(now.throttled, missing))
 	}
 	c.Throttled, c.Skipped = p.throttled, p.skipped
-	c.Ran, err = p.ran()
+	c.Ran, err = p.timeRun()
 	return c, err
 }
 

@@ -51,7 +51,7 @@ func bpfCall(command int, attribute unsafe.Pointer, size uintptr) (int, error) {
 func (t *Threads) readsSingle() (bool, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := t.set(filter{}); err != nil {
+	if err := t.setFilter(filter{}); err != nil {
 		return false, err
 	}
 	self, found := uint32(unix.Gettid()), 0
@@ -67,7 +67,7 @@ func (t *Threads) readsSingle() (bool, error) {
 func (t *Threads) readEach(f filter, tids []uint32, use func(*Thread)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.set(f); err != nil {
+	if err := t.setFilter(f); err != nil {
 		return err
 	}
 	for _, tid := range tids {

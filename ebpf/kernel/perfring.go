@@ -40,28 +40,28 @@ func (r *perfRing) filled() uint64 {
 // recordHeader is struct perf_event_header.
 const recordHeader = 8
 
-// read calls f for every available record, with its type, its misc flags and the bytes after the header, which are
-// valid during the call.
-func (r *perfRing) read(f func(kind uint32, misc uint16, body []byte)) error {
+// readRecords calls f for every available record, with its type, its misc flags and the bytes after the header, which
+// are valid during the call.
+func (r *perfRing) readRecords(f func(kind uint32, misc uint16, body []byte)) error {
 	head := atomic.LoadUint64(&r.meta.Data_head)
 	tail := r.meta.Data_tail
 	for tail < head {
-		header := r.at(tail, recordHeader)
+		header := r.bytesAt(tail, recordHeader)
 		kind, misc := binary.NativeEndian.Uint32(header), binary.NativeEndian.Uint16(header[4:])
 		size := uint64(binary.NativeEndian.Uint16(header[6:]))
 		if size < recordHeader || size > head-tail {
 			atomic.StoreUint64(&r.meta.Data_tail, head)
 			return fmt.Errorf("perf record of %d bytes, %d are there", size, head-tail)
 		}
-		f(kind, misc, r.at(tail, size)[recordHeader:])
+		f(kind, misc, r.bytesAt(tail, size)[recordHeader:])
 		tail += size
 	}
 	atomic.StoreUint64(&r.meta.Data_tail, tail)
 	return nil
 }
 
-// at returns n bytes from position pos, joined when they wrap around.
-func (r *perfRing) at(pos, n uint64) []byte {
+// bytesAt returns n bytes from position pos, joined when they wrap around.
+func (r *perfRing) bytesAt(pos, n uint64) []byte {
 	i := pos % uint64(len(r.data))
 	if i+n <= uint64(len(r.data)) {
 		return r.data[i : i+n]

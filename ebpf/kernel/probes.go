@@ -93,13 +93,13 @@ func (p *Profiler) OpenProbes() (*Probes, error) {
 	}
 	out := &Probes{epoll: epoll, ready: ready, rings: map[int]*perfRing{}, events: map[int][]*perfEvent{},
 		byID: map[uint64]hitOf{}}
-	if err := out.open(p); err != nil {
+	if err := out.openObjects(p); err != nil {
 		return nil, errors.Join(fmt.Errorf("probes: %w", err), out.Close())
 	}
 	return out, nil
 }
 
-func (p *Probes) open(of *Profiler) error {
+func (p *Probes) openObjects(of *Profiler) error {
 	spec, err := loadHits()
 	if err != nil {
 		return err
@@ -164,8 +164,8 @@ func lostFormat() uint64 {
 	return unix.PERF_FORMAT_LOST
 }
 
-// lost returns how many records of the event were lost, in kernels that count them: 0 in others.
-func (e *perfEvent) lost() (uint64, error) {
+// lostRecords returns how many records of the event were lost, in kernels that count them: 0 in others.
+func (e *perfEvent) lostRecords() (uint64, error) {
 	if lostFormat() == 0 {
 		return 0, nil
 	}
@@ -184,7 +184,7 @@ func (p *Probes) Lost() (uint64, error) {
 	sum := p.gone
 	for _, events := range p.events {
 		for _, event := range events {
-			lost, err := event.lost()
+			lost, err := event.lostRecords()
 			if err != nil {
 				return p.lost, err
 			}
@@ -222,7 +222,7 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 			return place.explain(err)
 		}
 		p.events[probe], opened = append(p.events[probe], event), append(opened, event)
-		id, err := event.id()
+		id, err := event.kernelID()
 		if err != nil {
 			return err
 		}
@@ -275,8 +275,8 @@ func (p *Probes) setPrograms(place *ProbeEvent, period uint64, events []*perfEve
 	return nil
 }
 
-// id returns the kernel's ID of an event.
-func (e *perfEvent) id() (id uint64, err error) {
+// kernelID returns the kernel's ID of an event.
+func (e *perfEvent) kernelID() (id uint64, err error) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_ID,
 		uintptr(unsafe.Pointer(&id))); errno != 0 {
 		return 0, fmt.Errorf("number of the perf event of CPU %d: %w", e.cpu, errno)
@@ -294,7 +294,7 @@ func (p *Probes) Remove(probe int) error {
 func (p *Probes) remove(probe int) error {
 	var errs []error
 	for _, event := range p.events[probe] {
-		lost, err := event.lost()
+		lost, err := event.lostRecords()
 		p.gone += lost
 		errs = append(errs, err, event.close())
 	}
@@ -309,7 +309,7 @@ func (p *Probes) remove(probe int) error {
 
 // Wait returns when a quarter of a buffer is full or the deadline has passed, or with ErrClosed after Stop.
 func (p *Probes) Wait(deadline time.Time) error {
-	_, err := p.ready.wait(deadline, func() bool {
+	_, err := p.ready.waitUntil(deadline, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, ring := range p.rings {
@@ -326,7 +326,7 @@ func (p *Probes) Wait(deadline time.Time) error {
 }
 
 // Stop ends the present and every later Wait.
-func (p *Probes) Stop() error { return p.ready.stop() }
+func (p *Probes) Stop() error { return p.ready.stopWaits() }
 
 // Read hands every available hit to use, CPU by CPU, and returns how many were lost since OpenProbes because a buffer
 // was full. use must not call p.
@@ -340,12 +340,12 @@ func (p *Probes) Read(use func(*ProbeHit)) (lost uint64, err error) {
 func (p *Probes) readRings(use func(*ProbeHit)) error {
 	for cpu, ring := range p.rings {
 		var failed error
-		err := ring.read(func(kind uint32, _ uint16, body []byte) {
+		err := ring.readRecords(func(kind uint32, _ uint16, body []byte) {
 			if kind == unix.PERF_RECORD_LOST && len(body) >= 16 {
 				p.lost += binary.NativeEndian.Uint64(body[8:])
 			}
 			if kind == unix.PERF_RECORD_SAMPLE && p.parse(body) {
-				walk, err := p.walks.of(&p.hit)
+				walk, err := p.walks.walkOf(&p.hit)
 				p.hit.Walk, failed = walk, cmp.Or(failed, err)
 				use(&p.hit)
 			}

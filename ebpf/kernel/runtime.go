@@ -16,7 +16,7 @@ type runTime struct {
 	counted  time.Duration // run time at the last read
 }
 
-func (r *runTime) set(on bool) error {
+func (r *runTime) setEnabled(on bool) error {
 	if on == (r.counting != nil) {
 		return nil
 	}
@@ -44,12 +44,12 @@ func (r *runTime) close() error {
 func (p *Profiler) CountTime(on bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.runTime.set(on)
+	return p.runTime.setEnabled(on)
 }
 
-// ran returns how long the programs have run while CountTime was on. The time of a program includes the programs that
-// it calls.
-func (p *Profiler) ran() (sum time.Duration, err error) {
+// timeRun returns how long the programs have run while CountTime was on. The time of a program includes the programs
+// that it calls.
+func (p *Profiler) timeRun() (sum time.Duration, err error) {
 	if p.runTime.counting == nil {
 		return p.runTime.counted, nil
 	}

@@ -69,14 +69,14 @@ func (s *Sample) CopyFrom(from *Sample) {
 	s.Kernel, s.User = append(frames, from.Kernel...), append(user, from.User...)
 	s.FPs, s.buffer, s.Stack.more, s.Chain = fps, buffer, more, chain
 	s.Chain.CopyFrom(&from.Chain)
-	s.Stack.stackPart = s.keep(from.Stack.stackPart)
+	s.Stack.stackPart = s.keepPart(from.Stack.stackPart)
 	for _, part := range from.Stack.more {
-		s.Stack.more = append(s.Stack.more, s.keep(part))
+		s.Stack.more = append(s.Stack.more, s.keepPart(part))
 	}
 }
 
-// keep copies a part of a stack to the buffer.
-func (s *Sample) keep(part stackPart) stackPart {
+// keepPart copies a part of a stack to the buffer.
+func (s *Sample) keepPart(part stackPart) stackPart {
 	at := len(s.buffer)
 	s.buffer = append(s.buffer, part.bytes...)
 	part.bytes = s.buffer[at:]
@@ -140,16 +140,16 @@ func newSampleReader(wakeups *wakeups, rings *sampleRings) *sampleReader {
 	return &sampleReader{wakeups: wakeups, rings: rings, comms: map[string]string{}, waiting: map[uint32]*Sample{}}
 }
 
-// read hands every sample that is available, or arrives before the deadline or a flush, to f. Samples of one CPU are in
-// order of time.
-func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
+// readUntil hands every sample that is available, or arrives before the deadline or a flush, to f. Samples of one CPU
+// are in order of time.
+func (r *sampleReader) readUntil(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
 	defer func() { // parts that have not arrived by now are lost
 		for cpu := range r.waiting {
 			r.complete(cpu, f)
 		}
 	}()
 	for {
-		flushed, err := r.wakeups.wait(deadline)
+		flushed, err := r.wakeups.waitUntil(deadline)
 		ended := errors.Is(err, os.ErrDeadlineExceeded)
 		if err != nil && !ended {
 			return false, fmt.Errorf("read samples: %w", err)
@@ -170,7 +170,7 @@ func (r *sampleReader) drain(f func(*Sample)) error {
 			if err := r.decode(b); err != nil {
 				return err
 			}
-			r.join(f)
+			r.joinParts(f)
 			return nil
 		})
 		if err != nil {
@@ -180,13 +180,13 @@ func (r *sampleReader) drain(f func(*Sample)) error {
 	return nil
 }
 
-// join hands the decoded record to f, unless it is a part of an earlier sample, or parts of it follow.
-func (r *sampleReader) join(f func(*Sample)) {
+// joinParts hands the decoded record to f, unless it is a part of an earlier sample, or parts of it follow.
+func (r *sampleReader) joinParts(f func(*Sample)) {
 	s := &r.sample
 	waiting := r.waiting[s.CPU]
 	switch {
 	case r.part && waiting != nil && waiting.Time == s.Time:
-		waiting.Stack.more = append(waiting.Stack.more, waiting.keep(s.Stack.stackPart))
+		waiting.Stack.more = append(waiting.Stack.more, waiting.keepPart(s.Stack.stackPart))
 		if !r.continued {
 			r.complete(s.CPU, f)
 		}
@@ -251,7 +251,7 @@ func (r *sampleReader) decode(b []byte) error {
 	out.Outcome = unwind.Outcome(b[unsafe.Offsetof(s.Outcome)])
 	out.InUser = flags&profilerSampleFlagsSAMPLE_IN_USER != 0
 	out.Generation, out.Exec = u32(unsafe.Offsetof(s.Generation)), u32(unsafe.Offsetof(s.Exec))
-	out.Comm = r.comm(b[unsafe.Offsetof(s.Comm):][:len(s.Comm)])
+	out.Comm = r.commOf(b[unsafe.Offsetof(s.Comm):][:len(s.Comm)])
 	out.Regs = unwind.Regs{
 		PC:    u64(unsafe.Offsetof(s.Pc)),
 		SP:    u64(unsafe.Offsetof(s.Sp)),
@@ -303,8 +303,8 @@ func (s *Sample) readFrames(body []byte, kernel, user int) []byte {
 	return body[16*user:]
 }
 
-// comm returns the name in a NUL-terminated buffer. It interns names, up to a limit, since they repeat.
-func (r *sampleReader) comm(b []byte) string {
+// commOf returns the name in a NUL-terminated buffer. It interns names, up to a limit, since they repeat.
+func (r *sampleReader) commOf(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}

@@ -141,7 +141,7 @@ func TestParts(t *testing.T) {
 		stack := stackPart{bytes: make([]byte, stackPage), base: 0x1000 * (time + uint64(len(got)) + 1), pages: 1}
 		r.sample = Sample{CPU: cpu, Time: time, Stack: Stack{stackPart: stack}}
 		r.part, r.continued = part, continued
-		r.join(func(s *Sample) { got = append(got, *s) })
+		r.joinParts(func(s *Sample) { got = append(got, *s) })
 	}
 	join(0, 1, false, true)
 	join(1, 2, false, false)

@@ -85,7 +85,7 @@ func (s *SideBand) AddCPUs() (ended []int, err error) {
 		if known[cpu] {
 			continue
 		}
-		if addErr := s.add(cpu); addErr != nil {
+		if addErr := s.addCPU(cpu); addErr != nil {
 			err = errors.Join(err, addErr) // it may have gone offline just now
 			continue
 		}
@@ -108,9 +108,9 @@ func (s *SideBand) watch(fd int) error {
 // perfBitKSymbol asks for PERF_RECORD_KSYMBOL (attr.ksymbol, 5.1).
 const perfBitKSymbol = 1 << 29
 
-// add opens the event of a CPU. Mapping records have device and inode, not the build ID (attr.build_id), which does not
-// identify the file.
-func (s *SideBand) add(cpu int) error {
+// addCPU opens the event of a CPU. Mapping records have device and inode, not the build ID (attr.build_id), which does
+// not identify the file.
+func (s *SideBand) addCPU(cpu int) error {
 	attr := unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
 		Config:      unix.PERF_COUNT_SW_DUMMY,
@@ -139,7 +139,7 @@ func (s *SideBand) add(cpu int) error {
 // Wait returns when enough records have arrived that they should be read before some are lost, or ErrClosed after
 // Stop.
 func (s *SideBand) Wait() error {
-	_, err := s.ready.wait(time.Time{}, func() bool {
+	_, err := s.ready.waitUntil(time.Time{}, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return slices.ContainsFunc(s.rings,
@@ -167,7 +167,7 @@ func (s *SideBand) Read() (records []Record, until uint64, err error) {
 	s.taken, until = 0, clock.Monotonic()
 	for _, r := range s.rings {
 		from, full := len(s.batch), r.filled()+maxRecord > uint64(len(r.data))
-		err := r.read(func(kind uint32, misc uint16, body []byte) {
+		err := r.readRecords(func(kind uint32, misc uint16, body []byte) {
 			s.batch = parseRecord(s.batch, s.texts, kind, misc, body)
 		})
 		if err != nil {
@@ -193,7 +193,7 @@ func (s *SideBand) Read() (records []Record, until uint64, err error) {
 
 // Stop ends the present and every later Wait. It may be called at any time
 // before Close.
-func (s *SideBand) Stop() error { return s.ready.stop() }
+func (s *SideBand) Stop() error { return s.ready.stopWaits() }
 
 // Close releases everything. No goroutine may be waiting or reading.
 func (s *SideBand) Close() {

@@ -57,7 +57,7 @@ func (p *Profiler) ReadSnapshots(f func(*PerfSnapshot)) (lost uint64, err error)
 		return 0, errors.New("read snapshots of stacks: none are kept")
 	}
 	for cpu, ring := range p.snapshots.rings {
-		err := ring.read(func(kind uint32, _ uint16, body []byte) {
+		err := ring.readRecords(func(kind uint32, _ uint16, body []byte) {
 			if kind == unix.PERF_RECORD_LOST && len(body) >= 16 {
 				p.snapshots.lost += binary.NativeEndian.Uint64(body[8:])
 			}

@@ -76,7 +76,7 @@ func (s Stack) EndsAt(addr uint64) bool {
 
 func (s stackPart) readU64(addr uint64) (uint64, bool) {
 	at := addr - s.base
-	if addr < s.base || !s.has(at) || !s.has(at+7) {
+	if addr < s.base || !s.hasPage(at) || !s.hasPage(at+7) {
 		return 0, false
 	}
 	if s.packed {
@@ -88,7 +88,7 @@ func (s stackPart) readU64(addr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(s.bytes[at:]), true
 }
 
-func (s stackPart) has(at uint64) bool { return s.pages>>(at/stackPage)&1 != 0 }
+func (s stackPart) hasPage(at uint64) bool { return s.pages>>(at/stackPage)&1 != 0 }
 
 // readPacked reads a word, aligned or not.
 func (s stackPart) readPacked(at uint64) (uint64, bool) {
@@ -105,7 +105,7 @@ func (s stackPart) readPacked(at uint64) (uint64, bool) {
 func (s stackPart) packedWord(at uint64) (uint64, bool) {
 	rest := s.bytes
 	for page := range at / stackPage {
-		if s.has(page * stackPage) {
+		if s.hasPage(page * stackPage) {
 			size, ok := packedPage(rest)
 			if !ok {
 				return 0, false
@@ -114,7 +114,7 @@ func (s stackPart) packedWord(at uint64) (uint64, bool) {
 		}
 	}
 	size, ok := packedPage(rest)
-	if !ok || !s.has(at) {
+	if !ok || !s.hasPage(at) {
 		return 0, false
 	}
 	pair := at % stackPage / pairBytes

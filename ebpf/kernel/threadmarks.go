@@ -94,7 +94,7 @@ func (t *Threads) Check(next []*Thread, use func(*Thread)) error {
 	if tids = append(tids, t.checked...); t.single && len(tids)*passedBy < t.listed {
 		return t.readEach(filter{check: t.checks}, tids, use)
 	}
-	return t.read(filter{check: t.checks}, use)
+	return t.readFiltered(filter{check: t.checks}, use)
 }
 
 // stateUnknown is STATE_UNKNOWN of bpf/threads.h.

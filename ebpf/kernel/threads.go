@@ -203,7 +203,7 @@ func OpenThreads() (*Threads, error) {
 		return nil, err
 	}
 	t := &Threads{buffer: make([]byte, threadsBuffer)}
-	if err := t.open(); err != nil {
+	if err := t.openIterators(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -212,7 +212,7 @@ func OpenThreads() (*Threads, error) {
 // threadsBuffer is larger than the largest read of the kernel, eight pages of memory.
 const threadsBuffer = 64 << 10
 
-func (t *Threads) open() error {
+func (t *Threads) openIterators() error {
 	if err := loadThreadsObjects(&t.objects, nil); err != nil {
 		if errors.Is(err, ebpf.ErrNotSupported) {
 			return fmt.Errorf("scan threads: this kernel is too old, or built without CONFIG_DEBUG_INFO_BTF; "+
@@ -242,28 +242,28 @@ func (t *Threads) Close() error {
 // Read hands the threads of a process to use, or with a tid only that thread, or with neither all threads of this host.
 // It returns no error if there are none.
 func (t *Threads) Read(pid, tid uint32, use func(*Thread)) error {
-	return t.read(filter{pid: pid, tid: tid}, use)
+	return t.readFiltered(filter{pid: pid, tid: tid}, use)
 }
 
 // filter selects the threads to read; see the variables of bpf/threads.bpf.c.
 type filter struct{ pid, tid, pass, check uint32 }
 
-// read makes a pass. use may mark threads.
-func (t *Threads) read(f filter, use func(*Thread)) error {
+// readFiltered makes a pass. use may mark threads.
+func (t *Threads) readFiltered(f filter, use func(*Thread)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.readLocked(f, use)
 }
 
 func (t *Threads) readLocked(f filter, use func(*Thread)) error {
-	if err := t.set(f); err != nil {
+	if err := t.setFilter(f); err != nil {
 		return err
 	}
 	return t.readFile(t.pass.Open, use)
 }
 
-// set passes the filter to the program.
-func (t *Threads) set(f filter) error {
+// setFilter passes the filter to the program.
+func (t *Threads) setFilter(f filter) error {
 	err := errors.Join(t.objects.OnlyPid.Set(f.pid), t.objects.OnlyTid.Set(f.tid), t.objects.Pass.Set(f.pass),
 		t.objects.OnlyCheck.Set(f.check))
 	if err != nil {

@@ -37,9 +37,10 @@ func newWaiter(fd int, name string) (*waiter, error) {
 	return &waiter{file: file, raw: raw}, nil
 }
 
-// wait calls ready whenever there may be data to read, and returns once ready returns true. After the deadline, which
-// may be zero for none, or with flushed after a call of flush, it returns os.ErrDeadlineExceeded; after stop ErrClosed.
-func (w *waiter) wait(deadline time.Time, ready func() bool) (flushed bool, err error) {
+// waitUntil calls ready whenever there may be data to read, and returns once ready returns true. After the deadline,
+// which may be zero for none, or with flushed after a call of flush, it returns os.ErrDeadlineExceeded; after stop
+// ErrClosed.
+func (w *waiter) waitUntil(deadline time.Time, ready func() bool) (flushed bool, err error) {
 	if err := w.setDeadline(deadline); err != nil {
 		return false, err
 	}
@@ -69,12 +70,12 @@ func (w *waiter) setDeadline(deadline time.Time) error {
 }
 
 // flush ends the present wait or, if no goroutine waits, the next one that finds no data.
-func (w *waiter) flush() error { return w.end(&w.flushed) }
+func (w *waiter) flush() error { return w.endWait(&w.flushed) }
 
-// stop ends the present and every later wait.
-func (w *waiter) stop() error { return w.end(&w.stopped) }
+// stopWaits ends the present and every later wait.
+func (w *waiter) stopWaits() error { return w.endWait(&w.stopped) }
 
-func (w *waiter) end(why *bool) error {
+func (w *waiter) endWait(why *bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {

@@ -28,7 +28,7 @@ func TestWaiter(t *testing.T) {
 	}
 	expect := func(what string, deadline time.Time, wantFlushed bool, wantErr error) {
 		t.Helper()
-		if flushed, err := w.wait(deadline, readable); flushed != wantFlushed || !errors.Is(err, wantErr) {
+		if flushed, err := w.waitUntil(deadline, readable); flushed != wantFlushed || !errors.Is(err, wantErr) {
 			t.Errorf("%s: flushed %t, %v, want %t, %v", what, flushed, err, wantFlushed, wantErr)
 		}
 	}
@@ -42,7 +42,7 @@ func TestWaiter(t *testing.T) {
 	w.flush()
 	expect("flushed before", time.Time{}, true, os.ErrDeadlineExceeded)
 	expect("not flushed again", time.Now().Add(10*time.Millisecond), false, os.ErrDeadlineExceeded)
-	soon(func() { w.stop() })
+	soon(func() { w.stopWaits() })
 	expect("stopped meanwhile", time.Time{}, false, ErrClosed)
 	expect("stopped before", time.Time{}, false, ErrClosed)
 	if err := w.flush(); !errors.Is(err, ErrClosed) {

@@ -45,7 +45,7 @@ func (t *Threads) WatchWakers() error {
 		return nil
 	}
 	w := &wakers{}
-	if err := w.open(t.objects.Marks); err != nil {
+	if err := w.openProgram(t.objects.Marks); err != nil {
 		return errors.Join(fmt.Errorf("record wakers: %w", err), w.close())
 	}
 	t.wakers = w
@@ -64,7 +64,7 @@ func (t *Threads) IgnoreWakers() error {
 	return w.close()
 }
 
-func (w *wakers) open(marks *ebpf.Map) (err error) {
+func (w *wakers) openProgram(marks *ebpf.Map) (err error) {
 	shared := &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{wakersMapMarks: marks}}
 	if err := loadWakersObjects(&w.objects, shared); err != nil {
 		return fmt.Errorf("load the BPF program: %w", err)

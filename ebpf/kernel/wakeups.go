@@ -39,10 +39,10 @@ func openWakeups(m *ebpf.Map) (_ *wakeups, err error) {
 	return w, nil
 }
 
-// wait returns when BPF wakes user space, else as waiter.wait. It consumes the wakeup: the next write by BPF wakes user
-// space again.
-func (w *wakeups) wait(deadline time.Time) (flushed bool, err error) {
-	return w.waiter.wait(deadline, func() bool {
+// waitUntil returns when BPF wakes user space, else as waiter.waitUntil. It consumes the wakeup: the next write by BPF
+// wakes user space again.
+func (w *wakeups) waitUntil(deadline time.Time) (flushed bool, err error) {
+	return w.waiter.waitUntil(deadline, func() bool {
 		read, written := position(w.consumer), position(w.producer)
 		woken := atomic.LoadUint64(read) != atomic.LoadUint64(written)
 		atomic.StoreUint64(read, atomic.LoadUint64(written))

@@ -57,8 +57,8 @@ func openWalks(rings *ebpf.Map) (*walks, error) {
 	return w, nil
 }
 
-// read takes all walks out of the rings.
-func (w *walks) read() error {
+// readRings takes all walks out of the rings.
+func (w *walks) readRings() error {
 	err := w.reader.drain(func(s *Sample) {
 		kept := &Sample{}
 		kept.CopyFrom(s)
@@ -74,10 +74,10 @@ func (w *walks) read() error {
 // longest is the longest time from a walk to its hit.
 const longest = 1_000_000 // ns
 
-// of returns the walk of a hit, the last one that ended before it, or nil if there is none. Each walk is for one hit of
-// a probe only.
-func (w *walks) of(h *ProbeHit) (*Sample, error) {
-	return w.find(threadOnCPU{h.TID, h.CPU}, func(of *walk) bool {
+// walkOf returns the walk of a hit, the last one that ended before it, or nil if there is none. Each walk is for one
+// hit of a probe only.
+func (w *walks) walkOf(h *ProbeHit) (*Sample, error) {
+	return w.findWalk(threadOnCPU{h.TID, h.CPU}, func(of *walk) bool {
 		if of.Time > h.Time || h.Time-of.Time > longest || slices.Contains(of.probes, h.Probe) {
 			return false
 		}
@@ -86,14 +86,14 @@ func (w *walks) of(h *ProbeHit) (*Sample, error) {
 	})
 }
 
-// at returns the walk with the same time as the hit, nil if there is none.
-func (w *walks) at(h *ProbeHit) (*Sample, error) {
-	return w.find(threadOnCPU{h.TID, h.CPU}, func(of *walk) bool { return of.Time == h.Time })
+// walkAt returns the walk with the same time as the hit, nil if there is none.
+func (w *walks) walkAt(h *ProbeHit) (*Sample, error) {
+	return w.findWalk(threadOnCPU{h.TID, h.CPU}, func(of *walk) bool { return of.Time == h.Time })
 }
 
-// find returns the last wanted walk of a thread, and drops the walks before it. A walk is written before its hit, so it
-// is available when the hit is read.
-func (w *walks) find(of threadOnCPU, wanted func(*walk) bool) (*Sample, error) {
+// findWalk returns the last wanted walk of a thread, and drops the walks before it. A walk is written before its hit,
+// so it is available when the hit is read.
+func (w *walks) findWalk(of threadOnCPU, wanted func(*walk) bool) (*Sample, error) {
 	for read := false; ; read = true {
 		found := w.found[of]
 		for at, candidate := range slices.Backward(found) {
@@ -105,7 +105,7 @@ func (w *walks) find(of threadOnCPU, wanted func(*walk) bool) (*Sample, error) {
 		if read {
 			return nil, nil
 		}
-		if err := w.read(); err != nil {
+		if err := w.readRings(); err != nil {
 			return nil, err
 		}
 	}

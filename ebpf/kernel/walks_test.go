@@ -34,7 +34,7 @@ func TestWalkOfHit(t *testing.T) {
 		{here, 2, 301 + longest, 0},
 	} {
 		h := &ProbeHit{Probe: hit.probe, PerfSnapshot: PerfSnapshot{TID: 7, CPU: hit.cpu, Time: hit.time}}
-		got, err := w.of(h)
+		got, err := w.walkOf(h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,11 +46,11 @@ func TestWalkOfHit(t *testing.T) {
 		}
 	}
 	exact := &ProbeHit{PerfSnapshot: PerfSnapshot{TID: 8, CPU: here, Time: 210}}
-	if got, err := w.at(exact); err != nil || got == nil || got.Time != 210 {
+	if got, err := w.walkAt(exact); err != nil || got == nil || got.Time != 210 {
 		t.Errorf("walk at 210: %+v, %v", got, err)
 	}
 	exact.Time++
-	if got, err := w.at(exact); err != nil || got != nil {
+	if got, err := w.walkAt(exact); err != nil || got != nil {
 		t.Errorf("walk at 211: %+v, %v", got, err)
 	}
 	if err := w.reading(func() error { return nil }); err != nil || len(w.found) > 0 {

@@ -43,7 +43,7 @@ const maxCodeRules = 4096
 // RuleByAnalysis returns the rule at the instruction at addr, in code that is in no file, or false if the code does not
 // show it.
 func (v *View) RuleByAnalysis(machine elf.Machine, addr uint64) (unwind.WideRule, bool) {
-	m, ok := v.find(addr)
+	m, ok := v.findMapping(addr)
 	if !ok || m.exe != nil || m.remote {
 		return unwind.WideRule{}, false
 	}
@@ -57,7 +57,7 @@ func (v *View) RuleByAnalysis(machine elf.Machine, addr uint64) (unwind.WideRule
 	anon.mu.Lock()
 	known, ok := anon.rules[place]
 	same := ok && known.code == r.code
-	may := same || anon.looks.take(time.Now())
+	may := same || anon.looks.takeTime(time.Now())
 	anon.mu.Unlock()
 	if same || !may {
 		return known.rule, same && known.ok
@@ -96,8 +96,8 @@ const (
 	looksPerSecond = 8
 )
 
-// take reports whether the operation may be done once more, and counts it.
-func (a *allowance) take(now time.Time) bool {
+// takeTime reports whether the operation may be done once more, and counts it.
+func (a *allowance) takeTime(now time.Time) bool {
 	if a.last.IsZero() {
 		a.left, a.last = looksAtOnce, now
 	}
@@ -114,7 +114,7 @@ func (a *allowance) take(now time.Time) bool {
 // Called reports whether a call or a signal handler may return to addr, in executable memory. Code of files is read
 // from the files, because the process may have ended.
 func (v *View) Called(addr uint64) bool {
-	m, ok := v.find(addr - 1)
+	m, ok := v.findMapping(addr - 1)
 	switch {
 	case !ok:
 		return false

@@ -19,7 +19,7 @@ import (
 func TestAllowance(t *testing.T) {
 	var a allowance
 	taken := func(now time.Time) (n int) {
-		for n < 2*looksAtOnce && a.take(now) {
+		for n < 2*looksAtOnce && a.takeTime(now) {
 			n++
 		}
 		return n

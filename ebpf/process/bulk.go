@@ -28,8 +28,8 @@ type stretches struct {
 	waiting []stretch
 }
 
-// add queues a stretch. It drops the stretch if the queue is full: walks will miss its pages again.
-func (s *stretches) add(one stretch) {
+// addStretch queues a stretch. It drops the stretch if the queue is full: walks will miss its pages again.
+func (s *stretches) addStretch(one stretch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.waiting) < maxStretches {
@@ -37,8 +37,8 @@ func (s *stretches) add(one stretch) {
 	}
 }
 
-// take removes a stretch from the queue and returns it, the latest one first.
-func (s *stretches) take() (one stretch, ok bool) {
+// takeStretch removes a stretch from the queue and returns it, the latest one first.
+func (s *stretches) takeStretch() (one stretch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.waiting) - 1
@@ -68,7 +68,7 @@ func (i *image) around(page uint64) (s stretch, ok bool) {
 // BuildAhead builds some pages that walks are likely to miss next, and reports whether there may be more to build. Call
 // it when no other work waits.
 func (t *Tracker) BuildAhead() bool {
-	s, ok := t.ahead.take()
+	s, ok := t.ahead.takeStretch()
 	if ok {
 		s.build(t.store)
 	}

@@ -68,13 +68,13 @@ func (v *View) MayCall(raExe unwind.ExeID, ra uint64, pcExe unwind.ExeID, pc uin
 	if at.exe == 0 {
 		at.pid = v.pid
 	}
-	c := v.tracker.callees.get(image, v.Machine(), at)
+	c := v.tracker.callees.calleeAt(image, v.Machine(), at)
 	return c == nil || c.reaches(pc)
 }
 
-// get returns a function, or nil if too many were followed recently. Code of a process is read each time, because it
-// may have changed.
-func (c *callees) get(image codeflow.Image, machine elf.Machine, at calleePlace) *callee {
+// calleeAt returns a function, or nil if too many were followed recently. Code of a process is read each time, because
+// it may have changed.
+func (c *callees) calleeAt(image codeflow.Image, machine elf.Machine, at calleePlace) *callee {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.of[at]
@@ -86,7 +86,7 @@ func (c *callees) get(image codeflow.Image, machine elf.Machine, at calleePlace)
 	if known != nil && known.hash == hash {
 		return known
 	}
-	if !c.follow.take(time.Now()) {
+	if !c.follow.takeTime(time.Now()) {
 		return nil
 	}
 	found := code.follow(machine)

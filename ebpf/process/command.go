@@ -29,8 +29,8 @@ type scan struct {
 	then    Event    // applied afterwards; nil if none
 }
 
-// scan returns the command that reads the state of a process from /proc.
-func (s *state) scan(pid uint32, then Event) scan {
+// scanCommand returns the command that reads the state of a process from /proc.
+func (s *state) scanCommand(pid uint32, then Event) scan {
 	c := scan{pid: pid, process: s.processes[pid], name: true, then: then}
 	if p := c.process; p != nil {
 		c.execs, c.from, c.name = p.execs, len(p.reported), p.started == 0 || p.comm == ""
@@ -45,7 +45,7 @@ func (c scan) run(t *Tracker) Event {
 	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, c.pid), what, t.exes.patience,
 		func() ([]procfs.Mapping, error) { return t.fs.CodeAndFiles(c.pid) }, nil)
 	if filework.Scarce(err) {
-		t.note(err)
+		t.noteError(err)
 		t.exes.retry(c.pid)
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
 	all := make([]located, 0, len(maps))
 	for i, m := range maps {
 		if i > 0 && all[i-1].exe != nil && m.Inode != 0 && fileOf(&m) == fileOf(&maps[i-1]) {
-			t.exes.keep(all[i-1].exe)
+			t.exes.keepExecutable(all[i-1].exe)
 			all = append(all, located{Mapping: m, exe: all[i-1].exe})
 			continue
 		}
@@ -89,7 +89,7 @@ func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
 
 // executable returns the executable of m, which a process had at a time, with a new reference.
 func (t *Tracker) executable(at uint64, pid uint32, m procfs.Mapping) *Executable {
-	e, fresh := t.exes.get(at, pid, m)
+	e, fresh := t.exes.getExecutable(at, pid, m)
 	t.noteNew(e, fresh)
 	return e
 }
@@ -97,7 +97,7 @@ func (t *Tracker) executable(at uint64, pid uint32, m procfs.Mapping) *Executabl
 // noteNew notes the error of an executable that is new.
 func (t *Tracker) noteNew(e *Executable, fresh bool) {
 	if fresh && e.Err != nil {
-		t.note(e.Err)
+		t.noteError(e.Err)
 	}
 }
 
@@ -150,7 +150,7 @@ func (c attach) run(t *Tracker) Event {
 		made, err = t.exes.addCode(pid, code)
 	}
 	if err != nil && !procfs.Gone(err) && !errors.Is(err, language.ErrUnknown) {
-		t.note(err)
+		t.noteError(err)
 	}
 	return attached{attach: c, code: made}
 }

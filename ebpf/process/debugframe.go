@@ -57,9 +57,9 @@ func patient(patience time.Duration) waiter {
 	}
 }
 
-// get returns the debug file, or nil if there is none. An error for which filework.Later is true says that it is being
-// looked for.
-func (d *debugFrame) get() (*elffile.File, error) {
+// getFile returns the debug file, or nil if there is none. An error for which filework.Later is true says that it is
+// being looked for.
+func (d *debugFrame) getFile() (*elffile.File, error) {
 	if d == nil {
 		return nil, nil
 	}

@@ -62,7 +62,7 @@ func framesInDebugFile(t *testing.T, dir, buildID string, frame int) (program, d
 func (h *hosts) ruleAt(pid uint32, vaddr uint64) unwind.WideRule {
 	h.t.Helper()
 	view := h.At(pid, math.MaxUint64)
-	m, ok := view.mappings.find(textAt)
+	m, ok := view.mappings.findMapping(textAt)
 	require.True(h.t, ok)
 	rule, outcome := view.Rule(vaddr + m.bias)
 	require.Equal(h.t, unwind.Unset, outcome)

@@ -73,10 +73,10 @@ func TestNews(t *testing.T) {
 	learn(1, 0x1000, 8)
 	f.giveUp(codeKey{1, 0x3000, 9}, now)
 	expect("another one at an address, and none", 1, news{fresh: 2, wrong: 2})
-	f.drop(1)
+	f.dropProcess(1)
 	learn(1, 0x1000, 9)
 	expect("another one at an address that was forgotten", 1, news{fresh: 1, wrong: 1})
-	f.trim(now.Add(time.Hour))
+	f.trimUnused(now.Add(time.Hour))
 	if len(f.latest)+len(f.news)+f.room.bytes != 0 {
 		t.Errorf("%d addresses, %d processes, %d bytes are left", len(f.latest), len(f.news), f.room.bytes)
 	}

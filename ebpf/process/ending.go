@@ -14,7 +14,7 @@ var endings = [][]byte{
 // PHP puts the address of such code on the stack of a fiber, as the return address of the fiber's first function. No
 // call precedes that code.
 func (v *View) EndsProcess(pc uint64) bool {
-	m, ok := v.find(pc)
+	m, ok := v.findMapping(pc)
 	if !ok || m.remote || v.Machine() != elf.EM_X86_64 {
 		return false
 	}

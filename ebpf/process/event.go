@@ -27,9 +27,9 @@ func (e mapped) apply(s *state) []Command {
 	if p == nil {
 		if !e.scanned {
 			e.scanned = true
-			return []Command{s.scan(e.pid, e)} // also finds this mapping, unless the process has gone
+			return []Command{s.scanCommand(e.pid, e)} // also finds this mapping, unless the process has gone
 		}
-		p = s.add(e.pid)
+		p = s.addProcess(e.pid)
 		p.begun = e.time
 	}
 	if e.time < p.started {
@@ -38,7 +38,7 @@ func (e mapped) apply(s *state) []Command {
 	}
 	if e.exe == nil {
 		e.exe = p.neighbour(&e.mapping)
-		s.refs.keep(e.exe)
+		s.refs.keepExecutable(e.exe)
 	}
 	if e.exe != nil || !hasExecutable(&e.mapping) {
 		return opened{e, p}.apply(s)
@@ -73,7 +73,7 @@ func (e opened) apply(s *state) []Command {
 // addReported adds a mapping that the kernel reported, and takes over its reference.
 func (s *state) addReported(p *Process, time uint64, m located) {
 	if p.scans > 0 {
-		s.refs.keep(m.exe)
+		s.refs.keepExecutable(m.exe)
 		p.reported = append(p.reported, m)
 	}
 	s.addMapping(p, m, time)
@@ -89,7 +89,7 @@ type execed struct {
 func (e execed) apply(s *state) []Command {
 	p := s.processes[e.pid]
 	if p == nil {
-		p = s.add(e.pid)
+		p = s.addProcess(e.pid)
 		p.begun = e.time
 	}
 	s.replaceProgram(p, e.time)
@@ -131,25 +131,25 @@ func (e forked) apply(s *state) []Command {
 	switch {
 	case from == nil && !e.scanned:
 		e.scanned = true
-		return []Command{s.scan(e.parent, e)}
+		return []Command{s.scanCommand(e.parent, e)}
 	case from == nil:
-		return []Command{s.scan(e.pid, nil)}
+		return []Command{s.scanCommand(e.pid, nil)}
 	}
 	s.mergeMappings(from)
-	p := s.add(e.pid)
+	p := s.addProcess(e.pid)
 	p.comm, p.begun, p.started, p.doubts, p.written = from.comm, e.time, e.time, from.doubts, from.written
-	p.execBase, p.execKnown = from.exec(), from.execKnown
+	p.execBase, p.execKnown = from.execNumber(), from.execKnown
 	if !p.execKnown {
 		p.parent, p.parentExecs = from, from.execs
 	}
-	p.note(e.time)             // another process may have had its PID
+	p.noteChange(e.time)       // another process may have had its PID
 	p.mappings = from.mappings // shared: the slice is replaced, never changed
 	p.attached, p.code, p.interpretation = inherit(from.attached), from.code, from.interpretation.inherit()
-	if p.interpretation.open() {
+	if p.interpretation.isOpen() {
 		s.interpreting = append(s.interpreting, p)
 	}
 	for _, m := range p.mappings {
-		s.refs.keep(m.exe)
+		s.refs.keepExecutable(m.exe)
 	}
 	s.touch(p)
 	return nil
@@ -194,7 +194,7 @@ func (e recordsLost) apply(s *state) (commands []Command) {
 	alive := map[uint32]bool{}
 	for _, pid := range e.alive {
 		alive[pid] = true
-		commands = append(commands, s.scan(pid, nil))
+		commands = append(commands, s.scanCommand(pid, nil))
 	}
 	for pid, p := range s.processes {
 		if !alive[pid] && p.ended == 0 {
@@ -219,7 +219,7 @@ func (e scanned) apply(s *state) []Command {
 	switch {
 	case len(e.mappings) == 0: // it has gone, or is a kernel thread
 	case p == nil && e.process == nil:
-		s.replaceMappings(s.add(e.pid), &e)
+		s.replaceMappings(s.addProcess(e.pid), &e)
 	case p != nil && p == e.process && p.execs == e.execs:
 		s.replaceMappings(p, &e)
 	default: // the PID has another process, or it another program, since
@@ -242,7 +242,7 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 		p.comm = e.comm
 	}
 	p.scanned = e.at
-	if p.doubts.note(hasDoubts(e.mappings)) {
+	if p.doubts.noteDoubt(hasDoubts(e.mappings)) {
 		s.settle(e.mappings)
 	}
 	for _, m := range e.mappings {
@@ -256,7 +256,7 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 		a.waiting = nil
 	}
 	for _, c := range p.code {
-		s.refs.keep(c.exe)
+		s.refs.keepExecutable(c.exe)
 		p.added = append(p.added, c.mapping())
 	}
 	for _, files := range []bool{true, false} { // a runtime before the code that it generated
@@ -267,10 +267,10 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 		}
 	}
 	for _, m := range p.reported[e.from:] {
-		s.refs.keep(m.exe)
+		s.refs.keepExecutable(m.exe)
 		s.addMapping(p, m, 0)
 	}
-	s.drop(old)
+	s.dropMappings(old)
 	s.touch(p)
 }
 
@@ -284,7 +284,7 @@ func (s *state) findReplaced(p *Process, e *scanned) {
 		now := p.mappingOf(m)
 		if p.mappings.overlaps(&now, func(old *mapping) bool { return old.exe != nil && old.differs(&now) }) {
 			s.replace(p, max(s.known+1, p.latest()))
-			s.lose(p, max(e.until, p.latest()))
+			s.loseRecords(p, max(e.until, p.latest()))
 			return
 		}
 	}

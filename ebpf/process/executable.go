@@ -68,9 +68,9 @@ func (e *Executable) isNoELF() bool {
 	return e != nil && errors.As(e.Err, &format)
 }
 
-// now returns the file's present identity and its identity when it was opened, or false if it is not held open. It
+// keysNow returns the file's present identity and its identity when it was opened, or false if it is not held open. It
 // costs one system call, which only reads the file's inode.
-func (e *Executable) now() (now, before fileKey, ok bool) {
+func (e *Executable) keysNow() (now, before fileKey, ok bool) {
 	i, fd, before := e.image.Load(), e.held, e.key
 	if i.first == e && i.elf != nil {
 		fd, before = i.elf.Fd(), i.key
@@ -82,13 +82,13 @@ func (e *Executable) now() (now, before fileKey, ok bool) {
 
 // unchanged reports whether the file is held open and still has the identity that it was opened with.
 func (e *Executable) unchanged() bool {
-	now, before, ok := e.now()
+	now, before, ok := e.keysNow()
 	return ok && now == before
 }
 
 // written reports whether the file is held open and was written to after it was opened.
 func (e *Executable) written() bool {
-	now, before, ok := e.now()
+	now, before, ok := e.keysNow()
 	return ok && now.writtenSince(before)
 }
 
@@ -157,8 +157,8 @@ func (t *Tracker) Source(e *Executable) Source {
 	return Source{i.first.ID, i.first.Path, i.first.BuildID, i.first.Root, i.elf.Reopen}
 }
 
-// page builds one page of rows. The caller holds i.building.
-func (e *Executable) page(i *image, n uint64) (*unwind.Page, error) {
+// buildPage builds one page of rows. The caller holds i.building.
+func (e *Executable) buildPage(i *image, n uint64) (*unwind.Page, error) {
 	i.built = time.Now()
 	p, err := i.rows.Page(n, i.directory.Shift)
 	if err != nil {

@@ -61,9 +61,9 @@ func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []
 // hasExecutable reports whether a mapping has an executable. Other mappings are anonymous, or made up by the kernel.
 func hasExecutable(m *procfs.Mapping) bool { return m.Inode != 0 || m.Path == procfs.VDSO }
 
-// get returns the executable of a mapping that a process had at a time, and takes a reference to it. It returns nil if
-// the mapping has no file. fresh reports whether the executable is new.
-func (x *executables) get(at uint64, pid uint32, m procfs.Mapping) (e *Executable, fresh bool) {
+// getExecutable returns the executable of a mapping that a process had at a time, and takes a reference to it. It
+// returns nil if the mapping has no file. fresh reports whether the executable is new.
+func (x *executables) getExecutable(at uint64, pid uint32, m procfs.Mapping) (e *Executable, fresh bool) {
 	if !hasExecutable(&m) {
 		return nil, false
 	}
@@ -87,7 +87,7 @@ func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 	if m.Path == procfs.VDSO {
 		fresh := x.vdso == nil
 		if fresh {
-			x.vdso = x.add(openVDSO(x.fs, m))
+			x.vdso = x.addExecutable(openVDSO(x.fs, m))
 			x.vdso.refs++ // never freed
 		}
 		x.vdso.refs++
@@ -104,11 +104,11 @@ func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 	return k.exe, false
 }
 
-// find opens the file of a mapping, or recognizes it as a known file. It may block forever, and holds no lock while it
-// reads. The executable is nil if the file cannot be reached. The error satisfies filework.Scarce.
-func (x *executables) find(pid uint32, m *procfs.Mapping) (openedFile, error) {
+// findFile opens the file of a mapping, or recognizes it as a known file. It may block forever, and holds no lock while
+// it reads. The executable is nil if the file cannot be reached. The error satisfies filework.Scarce.
+func (x *executables) findFile(pid uint32, m *procfs.Mapping) (openedFile, error) {
 	for _, c := range candidates(x.fs, pid, m) {
-		e, fresh, err := x.open(pid, m, c)
+		e, fresh, err := x.openExecutable(pid, m, c)
 		if e != nil || err != nil {
 			return openedFile{e, fresh}, err
 		}
@@ -201,10 +201,11 @@ func (x *executables) takeStale() map[*Executable]bool {
 	return stale
 }
 
-// open finds the known file that c names, or reads a new file. If that fails, it returns an executable with the reason
-// in Err. It returns nil if there is no such file, or if the file is not m's. The error satisfies filework.Scarce.
-func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate) (*Executable, bool, error) {
-	f, st, err := c.open()
+// openExecutable finds the known file that c names, or reads a new file. If that fails, it returns an executable with
+// the reason in Err. It returns nil if there is no such file, or if the file is not m's. The error satisfies
+// filework.Scarce.
+func (x *executables) openExecutable(pid uint32, m *procfs.Mapping, c candidate) (*Executable, bool, error) {
+	f, st, err := c.openFile()
 	if filework.Scarce(err) {
 		return nil, false, err
 	}
@@ -249,7 +250,7 @@ func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate) (*Executa
 		}
 		e = known
 	} else {
-		x.byFile[e.key] = x.add(e, i)
+		x.byFile[e.key] = x.addExecutable(e, i)
 	}
 	x.learn(m, e)
 	e.refs++
@@ -266,10 +267,10 @@ func (x *executables) detect(path string, file *elffile.File) language.Library {
 	return nil
 }
 
-// add gives an executable its ID and its directory in the store.
-func (x *executables) add(e *Executable, i *image) *Executable {
+// addExecutable gives an executable its ID and its directory in the store.
+func (x *executables) addExecutable(e *Executable, i *image) *Executable {
 	if e.Err == nil {
-		if err := i.load(x.store); err != nil {
+		if err := i.loadDirectory(x.store); err != nil {
 			e.Err = fmt.Errorf("%s: %w", e.Path, err)
 		}
 	}
@@ -277,7 +278,7 @@ func (x *executables) add(e *Executable, i *image) *Executable {
 	e.image.Store(i)
 	x.number(e)
 	if e.Err == nil {
-		x.sharing.add(x, i)
+		x.sharing.addImage(x, i)
 	}
 	return e
 }
@@ -289,8 +290,8 @@ func (x *executables) number(e *Executable) {
 	x.byID[e.ID] = e
 }
 
-// keep takes another reference.
-func (x *executables) keep(e *Executable) {
+// keepExecutable takes another reference.
+func (x *executables) keepExecutable(e *Executable) {
 	if e == nil {
 		return
 	}
@@ -345,7 +346,7 @@ func (x *executables) sweep(before time.Time) []unwind.ExeID {
 			x.sharing.release(i, now)
 			continue
 		}
-		i.trim(now.Add(-tableRest))
+		i.trimUnused(now.Add(-tableRest))
 		if !e.stale && e.written() {
 			x.markStale(e)
 		}

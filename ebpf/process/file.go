@@ -72,7 +72,7 @@ func (k *knownFile) couldBe(m *procfs.Mapping) bool {
 	if k.ambiguous || k.exe.stale {
 		return false
 	}
-	if now, before, held := k.exe.now(); k.exact && held {
+	if now, before, held := k.exe.keysNow(); k.exact && held {
 		return !now.writtenSince(before)
 	}
 	return m.Path == k.path && m.Generation == k.generation
@@ -91,8 +91,8 @@ func candidates(fs procfs.FS, pid uint32, m *procfs.Mapping) []candidate {
 	return []candidate{{root, fs.MapFilePath(pid, m.Start, m.End), false}, {root, m.Path, true}, {"", m.Path, true}}
 }
 
-// open opens the file that c names. st is its status, or nil if unknown.
-func (c candidate) open() (f procfs.File, st *unix.Stat_t, err error) {
+// openFile opens the file that c names. st is its status, or nil if unknown.
+func (c candidate) openFile() (f procfs.File, st *unix.Stat_t, err error) {
 	if c.byName {
 		f, err = procfs.Open(c.root, c.name)
 	} else {
@@ -147,8 +147,8 @@ func trustOf(fd int, st *unix.Stat_t) trust {
 	return t
 }
 
-// of reports whether data read from a file with trust t may be used for a file with trust u: a user who can change the
-// first file must also be able to change the second.
-func (t trust) of(u trust) bool {
+// allows reports whether data read from a file with trust t may be used for a file with trust u: a user who can change
+// the first file must also be able to change the second.
+func (t trust) allows(u trust) bool {
 	return !t.private && (t.owner == 0 || t.owner == u.owner && !u.private)
 }

@@ -44,9 +44,9 @@ type indexedTable struct {
 	wait func() error
 }
 
-// open returns the table that pages are built from, or nil if the file has no unwind information. An error for which
-// filework.Later is true says that the index of the table is not made yet; the next call waits for the same work.
-func (t *fileTable) open(f *fileRows) (*unwindtable.Table, error) {
+// openTable returns the table that pages are built from, or nil if the file has no unwind information. An error for
+// which filework.Later is true says that the index of the table is not made yet; the next call waits for the same work.
+func (t *fileTable) openTable(f *fileRows) (*unwindtable.Table, error) {
 	t.used = time.Now()
 	if t.table != nil {
 		return t.table, nil
@@ -76,8 +76,8 @@ func (t *fileTable) open(f *fileRows) (*unwindtable.Table, error) {
 	return t.table, nil
 }
 
-// trim drops the table if it was not used since a time.
-func (t *fileTable) trim(since time.Time) {
+// trimUnused drops the table if it was not used since a time.
+func (t *fileTable) trimUnused(since time.Time) {
 	if t.used.Before(since) {
 		t.table = nil
 	}
@@ -86,14 +86,14 @@ func (t *fileTable) trim(since time.Time) {
 // withDebugFile returns the table that also has the .debug_frame of the file's debug file, or nil if there is no debug
 // file. The error is like that of open.
 func (f *fileRows) withDebugFile() (*unwindtable.Table, error) {
-	debug, err := f.debug.get()
+	debug, err := f.debug.getFile()
 	if debug == nil {
 		return nil, err
 	}
 	if f.whole.debug != debug {
 		f.whole = fileTable{debug: debug}
 	}
-	return f.whole.open(f)
+	return f.whole.openTable(f)
 }
 
 // ReadU64 implements unwind.Words.
@@ -110,7 +110,7 @@ func (f *fileRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	if f.elf.Changed() {
 		return unreadable, elffile.ErrChanged
 	}
-	table, err := f.own.open(f)
+	table, err := f.own.openTable(f)
 	if filework.Later(err) {
 		return nil, err
 	}
@@ -125,13 +125,13 @@ func (f *fileRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
 		return unreadable, err
 	}
 	if p.Gaps > 0 {
-		return f.fill(p)
+		return f.fillPage(p)
 	}
 	return p, p.Beyond
 }
 
-// fill returns a page with the rows of the debug file in its gaps, if there are any.
-func (f *fileRows) fill(p *unwind.Page) (*unwind.Page, error) {
+// fillPage returns a page with the rows of the debug file in its gaps, if there are any.
+func (f *fileRows) fillPage(p *unwind.Page) (*unwind.Page, error) {
 	table, err := f.withDebugFile()
 	if filework.Later(err) {
 		return nil, err
@@ -148,7 +148,7 @@ func (f *fileRows) fill(p *unwind.Page) (*unwind.Page, error) {
 
 // CallFrame implements language.RowSource.
 func (f *fileRows) CallFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
-	table, err := f.own.open(f)
+	table, err := f.own.openTable(f)
 	if err != nil || table == nil {
 		return c, false, err
 	}
@@ -163,7 +163,7 @@ func (f *fileRows) CallFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err err
 
 // Outermost reports whether vaddr is in the code at the entry point.
 func (f *fileRows) Outermost(vaddr uint64) (bool, error) {
-	table, err := f.own.open(f)
+	table, err := f.own.openTable(f)
 	if err != nil || table == nil {
 		return false, err
 	}
@@ -175,8 +175,8 @@ func (f *fileRows) Changed([]uint64) []uint64 { return nil }
 
 // Trim implements language.RowSource.
 func (f *fileRows) Trim(since time.Time) {
-	f.own.trim(since)
-	f.whole.trim(since)
+	f.own.trimUnused(since)
+	f.whole.trimUnused(since)
 }
 
 // noRows stands for the rows of a file that cannot be read.

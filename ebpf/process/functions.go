@@ -85,11 +85,11 @@ func newFunctions(r *room) functions {
 func (f *functions) lookUp(key codeKey, now time.Time) (id unwind.CodeID, whole bool) {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
-	c := f.find(key, now)
+	c := f.findCode(key, now)
 	return c.id, c.whole
 }
 
-func (f *functions) find(key codeKey, now time.Time) *code {
+func (f *functions) findCode(key codeKey, now time.Time) *code {
 	c := f.codes[key]
 	if c == nil || c.fn != nil && c.fn.gone {
 		return &f.none
@@ -123,7 +123,7 @@ func (f *functions) lookUpAll(
 	var found *code
 	for n, c := range codes {
 		if n == 0 || c != codes[n-1] { // otherwise the function calls itself
-			found = f.find(codeKey{pid, c.Address, c.Cookie}, now)
+			found = f.findCode(codeKey{pid, c.Address, c.Cookie}, now)
 			if !found.whole && c.Address != 0 && len(missing) < most && !slices.Contains(missing, c) {
 				missing = append(missing, c)
 			}
@@ -138,12 +138,12 @@ func (f *functions) lookUpAll(
 func (f *functions) learn(key codeKey, fn language.Function, now time.Time) unwind.CodeID {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
-	id := f.add(key.pid, fn, now)
+	id := f.addFunction(key.pid, fn, now)
 	since := time.Now()
 	if before := f.codes[key]; before != nil && !before.since.IsZero() {
 		since = before.since
 	}
-	f.note(key, &code{id: id, fn: f.byID[id], whole: fn.Whole, since: since, used: now})
+	f.noteCode(key, &code{id: id, fn: f.byID[id], whole: fn.Whole, since: since, used: now})
 	return id
 }
 
@@ -163,15 +163,15 @@ func (f *functions) giveUp(key codeKey, now time.Time) {
 		c.whole = true
 		return
 	}
-	f.note(key, &code{id: unwind.UnknownCode, whole: true, used: now})
+	f.noteCode(key, &code{id: unwind.UnknownCode, whole: true, used: now})
 }
 
-func (f *functions) note(key codeKey, c *code) {
+func (f *functions) noteCode(key codeKey, c *code) {
 	if f.codes[key] != nil {
 		f.codes[key] = c
 		return
 	}
-	if !f.room.take(key.pid, codeBytes, c.used) {
+	if !f.room.takeBytes(key.pid, codeBytes, c.used) {
 		return
 	}
 	f.codes[key] = c
@@ -182,7 +182,7 @@ func (f *functions) note(key codeKey, c *code) {
 		n.wrong++
 	}
 	f.news[key.pid] = n
-	if met || f.room.take(key.pid, metBytes, c.used) {
+	if met || f.room.takeBytes(key.pid, metBytes, c.used) {
 		f.latest[at] = metCode{key.cookie, c.used}
 	}
 }
@@ -198,22 +198,22 @@ func (f *functions) takeNews(pid uint32) news {
 	return n
 }
 
-// text returns the number of a frame that is only text.
-func (f *functions) text(text string, now time.Time) unwind.CodeID {
+// addText returns the number of a frame that is only text.
+func (f *functions) addText(text string, now time.Time) unwind.CodeID {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
-	return f.add(0, language.Function{Name: text, Whole: true}, now)
+	return f.addFunction(0, language.Function{Name: text, Whole: true}, now)
 }
 
 // number returns the number of a function of a process.
 func (f *functions) number(pid uint32, fn language.Function, now time.Time) unwind.CodeID {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
-	return f.add(pid, fn, now)
+	return f.addFunction(pid, fn, now)
 }
 
-// use notes that a function was seen, and reports whether it is known.
-func (f *functions) use(id unwind.CodeID, now time.Time) bool {
+// useCode notes that a function was seen, and reports whether it is known.
+func (f *functions) useCode(id unwind.CodeID, now time.Time) bool {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	fn := f.byID[id]
@@ -223,14 +223,14 @@ func (f *functions) use(id unwind.CodeID, now time.Time) bool {
 	return fn != nil
 }
 
-func (f *functions) add(pid uint32, fn language.Function, now time.Time) unwind.CodeID {
+func (f *functions) addFunction(pid uint32, fn language.Function, now time.Time) unwind.CodeID {
 	text := functionText{fn.Name, fn.File, fn.StartLine, string(fn.Table), fn.Base, fn.Bytes}
 	if id, ok := f.same[text]; ok {
 		f.byID[id].used = now
 		return id
 	}
 	added := &function{Function: fn, text: text, pid: pid, used: now}
-	if len(fn.Table) > language.MaxTable || !f.room.take(pid, added.bytes(), now) {
+	if len(fn.Table) > language.MaxTable || !f.room.takeBytes(pid, added.bytes(), now) {
 		return unwind.UnknownCode
 	}
 	id := f.next
@@ -240,8 +240,8 @@ func (f *functions) add(pid uint32, fn language.Function, now time.Time) unwind.
 	return id
 }
 
-// get returns a function by its number, or nil if it was forgotten.
-func (f *functions) get(id unwind.CodeID) *language.Function {
+// getFunction returns a function by its number, or nil if it was forgotten.
+func (f *functions) getFunction(id unwind.CodeID) *language.Function {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	if fn := f.byID[id]; fn != nil {
@@ -250,8 +250,8 @@ func (f *functions) get(id unwind.CodeID) *language.Function {
 	return nil
 }
 
-// trim forgets entries that were not seen since a time.
-func (f *functions) trim(since time.Time) {
+// trimUnused forgets entries that were not seen since a time.
+func (f *functions) trimUnused(since time.Time) {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	f.forget(since)
@@ -263,7 +263,7 @@ func (f *functions) forget(since time.Time) {
 	for at, code := range f.latest {
 		if code.met.Before(since.Add(-latestRest)) {
 			delete(f.latest, at)
-			f.room.give(at.pid, metBytes)
+			f.room.giveBytes(at.pid, metBytes)
 		}
 	}
 	f.forgetAll(
@@ -272,8 +272,8 @@ func (f *functions) forget(since time.Time) {
 	)
 }
 
-// drop implements holder. If other processes also have functions that this one had first, they are read again.
-func (f *functions) drop(pid uint32) {
+// dropProcess implements holder. If other processes also have functions that this one had first, they are read again.
+func (f *functions) dropProcess(pid uint32) {
 	f.forgetAll(
 		func(key codeKey, _ *code) bool { return key.pid == pid },
 		func(fn *function) bool { return fn.pid == pid },
@@ -284,7 +284,7 @@ func (f *functions) forgetAll(code func(codeKey, *code) bool, function func(*fun
 	for key, c := range f.codes {
 		if code(key, c) {
 			delete(f.codes, key)
-			f.room.give(key.pid, codeBytes)
+			f.room.giveBytes(key.pid, codeBytes)
 		}
 	}
 	for id, fn := range f.byID {
@@ -292,7 +292,7 @@ func (f *functions) forgetAll(code func(codeKey, *code) bool, function func(*fun
 			fn.gone = true
 			delete(f.byID, id)
 			delete(f.same, fn.text)
-			f.room.give(fn.pid, fn.bytes())
+			f.room.giveBytes(fn.pid, fn.bytes())
 		}
 	}
 }

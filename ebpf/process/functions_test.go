@@ -39,14 +39,14 @@ func TestFunctions(t *testing.T) {
 		t.Errorf("the same function of another process is %d, want %d", same, id)
 	}
 
-	f.trim(begin.Add(time.Second))
+	f.trimUnused(begin.Add(time.Second))
 	if _, whole := f.lookUp(key, begin); whole {
 		t.Error("a code object that was not met is remembered")
 	}
-	if got := f.get(id); got == nil || got.Name != "first" {
+	if got := f.getFunction(id); got == nil || got.Name != "first" {
 		t.Errorf("function %d is %+v, though a process met it", id, got)
 	}
-	f.trim(begin.Add(time.Hour))
+	f.trimUnused(begin.Add(time.Hour))
 	if len(f.byID)+len(f.same)+len(f.codes)+f.room.bytes+len(f.room.of) != 0 {
 		t.Errorf("%d functions of %d bytes and %d code objects are left", len(f.byID), f.room.bytes, len(f.codes))
 	}
@@ -60,7 +60,7 @@ func TestFunctions(t *testing.T) {
 func TestRoom(t *testing.T) {
 	r := newRoom()
 	one, two, machine := newFunctions(r), newFunctions(r), machineCodes{room: r}
-	r.add(&one, &two, &machine)
+	r.addHolders(&one, &two, &machine)
 	now := time.Now()
 	learn := func(f *functions, pid uint32, n int) unwind.CodeID {
 		table := make([]byte, language.MaxTable)
@@ -69,7 +69,7 @@ func TestRoom(t *testing.T) {
 	}
 	for n := range 2 * MaxRemembered / (2 * language.MaxTable) {
 		learn(&one, 1, n)
-		machine.note(1, machineCode{low: uint64(n) << 8, high: uint64(n)<<8 + 1, used: now})
+		machine.noteCode(1, machineCode{low: uint64(n) << 8, high: uint64(n)<<8 + 1, used: now})
 	}
 	if r.bytes > MaxRemembered || r.bytes < MaxRemembered*9/10 || r.refused() == 0 {
 		t.Errorf("%d bytes, want almost %d", r.bytes, MaxRemembered)
@@ -89,7 +89,8 @@ func TestRoom(t *testing.T) {
 	if id, _ := two.lookUp(codeKey{pid: 2, code: 0}, now); id == unwind.UnknownCode || r.bytes > MaxRemembered {
 		t.Errorf("function %d of the process that has little, %d bytes", id, r.bytes)
 	}
-	if id := one.add(1, language.Function{Table: make([]byte, language.MaxTable+1)}, now); id != unwind.UnknownCode {
+	large := language.Function{Table: make([]byte, language.MaxTable+1)}
+	if id := one.addFunction(1, large, now); id != unwind.UnknownCode {
 		t.Error("a table beyond the bound was taken")
 	}
 	r.remove(&one, &two, &machine)
@@ -121,7 +122,7 @@ func TestKnownAt(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	r := newRoom()
 	f := newFunctions(r)
-	r.add(&f)
+	r.addHolders(&f)
 	now := time.Now()
 	good := func(n int) codeKey { return codeKey{pid: 1, code: uint64(n), cookie: 7} }
 	f.learn(good(0), language.Function{Name: "good 0", Whole: true}, now)

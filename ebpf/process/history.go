@@ -56,8 +56,8 @@ func (c *changes) stale(time uint64, generation uint32) bool {
 	})
 }
 
-// note adds a change. Changes that are published together count from the first one.
-func (c *changes) note(time uint64) {
+// noteChange adds a change. Changes that are published together count from the first one.
+func (c *changes) noteChange(time uint64) {
 	if c.pending == 0 || time < c.pending {
 		c.pending = time
 	}
@@ -76,9 +76,9 @@ func (c *changes) publish(generation uint32, time uint64) {
 	}
 }
 
-// reap forgets the changes that the store got before a time. It keeps the last one, for samples that are compared with
-// the present mappings.
-func (c *changes) reap(before uint64) {
+// reapBefore forgets the changes that the store got before a time. It keeps the last one, for samples that are compared
+// with the present mappings.
+func (c *changes) reapBefore(before uint64) {
 	for len(c.published) > 1 && c.published[0].pushed < before {
 		c.published = c.published[1:]
 	}
@@ -120,7 +120,7 @@ func (m *mapping) differs(other *mapping) bool {
 
 // replace starts an epoch when a file is mapped over another.
 func (s *state) replace(p *Process, time uint64) {
-	p.note(time)
+	p.noteChange(time)
 	if p.calm == 0 {
 		s.restless = append(s.restless, p)
 	}
@@ -128,23 +128,23 @@ func (s *state) replace(p *Process, time uint64) {
 	if len(p.epochs) < maxEpochs && p.held+len(p.mappings)+len(p.added) <= maxHeldMappings {
 		s.mergeMappings(p)
 		for _, m := range p.mappings {
-			s.refs.keep(m.exe)
+			s.refs.keepExecutable(m.exe)
 		}
 		s.addEpoch(p, epoch{until: time, mappings: p.mappings})
 		return
 	}
-	s.lose(p, time)
+	s.loseRecords(p, time)
 }
 
 // replaceProgram starts an epoch without mappings when a program replaces another.
 func (s *state) replaceProgram(p *Process, time uint64) {
-	p.note(time)
+	p.noteChange(time)
 	s.mergeMappings(p)
 	if len(p.epochs) < maxEpochs && p.held+len(p.mappings) <= maxHeldMappings {
 		s.addEpoch(p, epoch{until: time, mappings: p.mappings})
 	} else {
-		s.drop(p.mappings)
-		s.lose(p, time)
+		s.dropMappings(p.mappings)
+		s.loseRecords(p, time)
 	}
 	p.mappings = nil
 }
@@ -157,8 +157,8 @@ func (p *Process) latest() uint64 {
 	return p.started
 }
 
-// lose notes that p's state from the last epoch to the given time is unknown.
-func (s *state) lose(p *Process, time uint64) {
+// loseRecords notes that p's state from the last epoch to the given time is unknown.
+func (s *state) loseRecords(p *Process, time uint64) {
 	if n := len(p.epochs); n > 0 && p.epochs[n-1].lost {
 		p.epochs[n-1].until = time
 		return
@@ -179,7 +179,7 @@ func (s *state) addEpoch(p *Process, e epoch) {
 func (s *state) dropEpochs(p *Process, n int) {
 	for _, old := range p.epochs[:n] {
 		p.held -= len(old.mappings)
-		s.drop(old.mappings)
+		s.dropMappings(old.mappings)
 	}
 	p.epochs = slices.Delete(p.epochs, 0, n)
 }
@@ -193,7 +193,7 @@ func (s *state) reapHistory(before uint64) {
 			old = len(p.epochs)
 		}
 		s.dropEpochs(p, old)
-		p.changes.reap(before)
+		p.changes.reapBefore(before)
 		return len(p.epochs) == 0
 	})
 	s.restless = slices.DeleteFunc(s.restless, func(p *Process) bool {
@@ -213,7 +213,7 @@ func (s *state) learnExec(p *Process, base uint32) bool {
 		return base == p.execBase
 	}
 	p.execBase, p.execKnown = base, true
-	if p.pushedExec != p.exec() {
+	if p.pushedExec != p.execNumber() {
 		s.touch(p)
 	}
 	if parent := p.parent; parent != nil && !parent.execKnown {
@@ -226,7 +226,7 @@ func (s *state) learnExec(p *Process, base uint32) bool {
 // startUnreported notes that p, at a time, runs a program that was not reported.
 func (s *state) startUnreported(p *Process, time uint64) {
 	s.replaceProgram(p, time)
-	s.lose(p, time)
+	s.loseRecords(p, time)
 	p.attached, p.code, p.interpretation, p.doubts, p.written = nil, nil, nil, doubts{}, nil
 	p.execs++
 	p.execKnown = false

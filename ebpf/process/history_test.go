@@ -19,7 +19,7 @@ func check(t *testing.T, tracker *Tracker, pid uint32, addr uint64, all []had) {
 	t.Helper()
 	for _, want := range all {
 		view := tracker.At(pid, want.time)
-		m, _ := view.mappings.find(addr)
+		m, _ := view.mappings.findMapping(addr)
 		if m.exe != want.file {
 			t.Errorf("at %d: %v is mapped, want %v", want.time, m.exe, want.file)
 		}
@@ -31,7 +31,7 @@ func check(t *testing.T, tracker *Tracker, pid uint32, addr uint64, all []had) {
 
 // mapFile reports the mapping of a known file.
 func mapFile(b *Batch, time uint64, pid uint32, start, pages uint64, e *Executable) {
-	b.t.exes.keep(e)
+	b.t.exes.keepExecutable(e)
 	b.t.handle(mapped{time: time, pid: pid, mapping: fileAt(start, pages, 1), exe: e}.apply)
 }
 
@@ -40,7 +40,7 @@ func files(tracker *Tracker, n int) (all []*Executable) {
 	for range n {
 		e := &Executable{}
 		e.image.Store(newImage(e, nil))
-		tracker.exes.keep(e)
+		tracker.exes.keepExecutable(e)
 		all = append(all, e)
 	}
 	return all

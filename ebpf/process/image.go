@@ -76,8 +76,8 @@ func (i *image) describe(st *unix.Stat_t, isCopy bool) {
 // MaxPages bounds the directory of an executable: 1 MiB of table memory, for 8 GiB of text.
 const MaxPages = 1 << 17
 
-// load reserves a directory for i's pages in the store.
-func (i *image) load(store Store) error {
+// loadDirectory reserves a directory for i's pages in the store.
+func (i *image) loadDirectory(store Store) error {
 	first, last, ok := textRange(i.elf.TextSegments())
 	if !ok {
 		return errors.New("no executable segment")
@@ -126,16 +126,16 @@ func (i *image) resident(store Store, n uint64) bool {
 	return store.Resident(i.directory, n) || i.recent[n] != nil
 }
 
-// drop drops pages from the store. The caller holds i.building.
-func (i *image) drop(store Store, pages []uint64) {
+// dropPages drops pages from the store. The caller holds i.building.
+func (i *image) dropPages(store Store, pages []uint64) {
 	for _, n := range pages {
 		store.DropPage(i.directory, n)
 		delete(i.recent, n)
 	}
 }
 
-// trim frees data that is only needed to build pages, unless it was used recently.
-func (i *image) trim(since time.Time) {
+// trimUnused frees data that is only needed to build pages, unless it was used recently.
+func (i *image) trimUnused(since time.Time) {
 	i.building.Lock()
 	defer i.building.Unlock()
 	if i.built.Before(since) {

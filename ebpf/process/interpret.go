@@ -71,12 +71,12 @@ func (i *interpretation) addMaker(name string) {
 // yields reports whether another library of the process supplies the frames instead of i's: its functions have names,
 // or at least frames, and i's have none.
 func (i *interpretation) yields(other language.Interpreted) bool {
-	return said(other) > said(i.library)
+	return saidOf(other) > saidOf(i.library)
 }
 
-// said returns how much the frames of a library say: 0 if its functions are all generated code, 1 if a frame stands for
-// them, 2 if they have names.
-func said(library language.Interpreted) int {
+// saidOf returns how much the frames of a library say: 0 if its functions are all generated code, 1 if a frame stands
+// for them, 2 if they have names.
+func saidOf(library language.Interpreted) int {
 	if _, ok := library.(language.Making); ok {
 		return 0
 	}
@@ -97,8 +97,8 @@ func (i *interpretation) inherit() *interpretation {
 	return &child
 }
 
-// open reports whether the interpreter has not answered yet.
-func (i *interpretation) open() bool { return i != nil && i.interpreter == nil && !i.failed }
+// isOpen reports whether the interpreter has not answered yet.
+func (i *interpretation) isOpen() bool { return i != nil && i.interpreter == nil && !i.failed }
 
 // pause returns how long to wait before an interpreter that was not ready is asked again.
 func (i *interpretation) pause(now time.Time) time.Duration {
@@ -110,7 +110,7 @@ func (s *state) interpretations(now time.Time) (commands []Command) {
 	waiting := s.interpreting[:0]
 	for _, p := range s.interpreting {
 		i := p.interpretation
-		if s.processes[p.PID] != p || p.ended != 0 || !i.open() {
+		if s.processes[p.PID] != p || p.ended != 0 || !i.isOpen() {
 			continue
 		}
 		waiting = append(waiting, p)
@@ -150,7 +150,7 @@ func (c interpret) run(t *Tracker) Event {
 		return interpreted{interpret: c, made: made}
 	case err != nil:
 		if !procfs.Gone(err) && !errors.Is(err, language.ErrUnknown) {
-			t.note(err)
+			t.noteError(err)
 		}
 		return interpreted{interpret: c}
 	}

@@ -113,7 +113,7 @@ func (i *Interpretation) Is(of *Interpreter) bool {
 // many reads for minutes, or its code objects keep changing, as in processes that overwrite the memory of functions.
 func (i *Interpretation) Rests(t *Tracker) bool {
 	now := time.Now()
-	return i.doubt.rests(now) || t.exes.interpreters.reads.rest(i.pid, now)
+	return i.doubt.rests(now) || t.exes.interpreters.reads.mustRest(i.pid, now)
 }
 
 // Judge suspends lookups of the process's functions if its samples keep showing wrong code objects.

@@ -50,7 +50,7 @@ func (i *Interpreter) ID() uint32 { return i.id }
 
 // Function returns the function with the number that a frame has, or false if it is not known.
 func (i *Interpreter) Function(id unwind.CodeID) (language.Function, bool) {
-	if f := i.functions.get(id); f != nil {
+	if f := i.functions.getFunction(id); f != nil {
 		return *f, true
 	}
 	return language.Function{}, false
@@ -104,4 +104,4 @@ func (i *Interpreter) Made() (unwind.CodeID, bool) {
 }
 
 // Text returns the number of a frame that is only text.
-func (i *Interpreter) Text(text string) unwind.CodeID { return i.functions.text(text, time.Now()) }
+func (i *Interpreter) Text(text string) unwind.CodeID { return i.functions.addText(text, time.Now()) }

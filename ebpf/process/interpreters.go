@@ -60,11 +60,11 @@ func (x *executables) interpreter(
 	}
 	x.mu.Lock()
 	i.exe = &Executable{Path: name, Err: errNoFile}
-	x.add(i.exe, newImage(i.exe, nil)).refs++
+	x.addExecutable(i.exe, newImage(i.exe, nil)).refs++
 	x.interpreters.byExe[i.exe.ID] = i
 	x.mu.Unlock()
 	x.interpreters.all = append(x.interpreters.all, i)
-	x.interpreters.room.add(&i.functions, &i.machine)
+	x.interpreters.room.addHolders(&i.functions, &i.machine)
 	if i.id != 0 {
 		x.interpreters.byID[i.id] = i
 	}
@@ -88,7 +88,7 @@ func (t *Tracker) sweepInterpreters(now time.Time) {
 	}
 	t.mu.Unlock()
 	x := &t.exes.interpreters
-	x.reads.trim(now)
+	x.reads.trimEnded(now)
 	if x.room.refused() > 0 {
 		t.failed(limit.Hit(limit.Functions, errRoom))
 	}
@@ -96,12 +96,12 @@ func (t *Tracker) sweepInterpreters(now time.Time) {
 	defer x.mu.Unlock()
 	kept := x.all[:0]
 	for _, i := range x.all {
-		i.functions.trim(now.Add(-interpreterRest))
-		i.machine.trim(now.Add(-interpreterRest))
+		i.functions.trimUnused(now.Add(-interpreterRest))
+		i.machine.trimUnused(now.Add(-interpreterRest))
 		if had[i] {
 			i.used = now
 		}
-		if now.Sub(i.used) < i.rest() {
+		if now.Sub(i.used) < i.restTime() {
 			kept = append(kept, i)
 			continue
 		}
@@ -111,7 +111,7 @@ func (t *Tracker) sweepInterpreters(now time.Time) {
 	x.all = kept
 }
 
-func (i *Interpreter) rest() time.Duration {
+func (i *Interpreter) restTime() time.Duration {
 	if i.runs != nil && i.runs.Spec().Everywhere {
 		return everywhereRest
 	}

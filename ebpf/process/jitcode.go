@@ -108,7 +108,7 @@ func (c *JITCode) check(now time.Time) {
 		}
 	}
 	c.code.Forget(evicted)
-	i.drop(c.store, c.code.Changed(resident))
+	i.dropPages(c.store, c.code.Changed(resident))
 	c.checked = time.Now()
 	c.pause = min(max(checkPause, checkShare*c.checked.Sub(now)), maxCheckPause)
 }
@@ -129,7 +129,7 @@ func (c *JITCode) Recheck(vaddrs []uint64) bool {
 		}
 	}
 	changed := c.code.Changed(pages)
-	i.drop(c.store, changed)
+	i.dropPages(c.store, changed)
 	return len(changed) > 0
 }
 

@@ -51,8 +51,9 @@ type machineCode struct {
 	used      time.Time
 }
 
-// find returns the index of the piece that holds an address, or the index where it would be. The caller holds the lock.
-func (m *machineCodes) find(pid uint32, addr uint64) (at int, ok bool) {
+// findIndex returns the index of the piece that holds an address, or the index where it would be. The caller holds the
+// lock.
+func (m *machineCodes) findIndex(pid uint32, addr uint64) (at int, ok bool) {
 	all := m.of[pid]
 	at, _ = slices.BinarySearchFunc(all, addr, func(c machineCode, addr uint64) int {
 		if c.high <= addr {
@@ -63,11 +64,11 @@ func (m *machineCodes) find(pid uint32, addr uint64) (at int, ok bool) {
 	return at, at < len(all) && all[at].low <= addr
 }
 
-// at returns the piece that holds an address.
-func (m *machineCodes) at(pid uint32, addr uint64) (machineCode, bool) {
+// codeAt returns the piece that holds an address.
+func (m *machineCodes) codeAt(pid uint32, addr uint64) (machineCode, bool) {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
-	if at, ok := m.find(pid, addr); ok {
+	if at, ok := m.findIndex(pid, addr); ok {
 		return m.of[pid][at], true
 	}
 	return machineCode{}, false
@@ -77,7 +78,7 @@ func (m *machineCodes) at(pid uint32, addr uint64) (machineCode, bool) {
 func (m *machineCodes) lookUp(pid uint32, a *MachineCodeAt, now time.Time) bool {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
-	at, ok := m.find(pid, a.lookup())
+	at, ok := m.findIndex(pid, a.lookup())
 	if !ok {
 		return false
 	}
@@ -89,32 +90,32 @@ func (m *machineCodes) lookUp(pid uint32, a *MachineCodeAt, now time.Time) bool 
 	return now.Sub(c.checked) < machineCodeWhile
 }
 
-// note remembers a piece. The piece replaces those that it overlaps.
-func (m *machineCodes) note(pid uint32, c machineCode) {
+// noteCode remembers a piece. The piece replaces those that it overlaps.
+func (m *machineCodes) noteCode(pid uint32, c machineCode) {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
-	if at, ok := m.find(pid, c.low); ok && m.of[pid][at].low == c.low && m.of[pid][at].high == c.high {
+	if at, ok := m.findIndex(pid, c.low); ok && m.of[pid][at].low == c.low && m.of[pid][at].high == c.high {
 		m.of[pid][at] = c
 		return
 	}
-	if !m.room.take(pid, machineCodeBytes, c.used) { // this may evict pieces
+	if !m.room.takeBytes(pid, machineCodeBytes, c.used) { // this may evict pieces
 		return
 	}
 	if m.of == nil {
 		m.of = map[uint32][]machineCode{}
 	}
 	all := m.of[pid]
-	from, _ := m.find(pid, c.low)
+	from, _ := m.findIndex(pid, c.low)
 	to := from
 	for to < len(all) && all[to].low < c.high {
 		to++
 	}
-	m.room.give(pid, (to-from)*machineCodeBytes)
+	m.room.giveBytes(pid, (to-from)*machineCodeBytes)
 	m.of[pid] = slices.Replace(all, from, to, c)
 }
 
-// trim forgets pieces that were not seen since a time.
-func (m *machineCodes) trim(since time.Time) {
+// trimUnused forgets pieces that were not seen since a time.
+func (m *machineCodes) trimUnused(since time.Time) {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
 	m.forget(since)
@@ -124,16 +125,16 @@ func (m *machineCodes) trim(since time.Time) {
 func (m *machineCodes) forget(since time.Time) {
 	for pid, all := range m.of {
 		kept := slices.DeleteFunc(all, func(c machineCode) bool { return c.used.Before(since) })
-		m.room.give(pid, (len(all)-len(kept))*machineCodeBytes)
+		m.room.giveBytes(pid, (len(all)-len(kept))*machineCodeBytes)
 		if m.of[pid] = kept; len(kept) == 0 {
 			delete(m.of, pid)
 		}
 	}
 }
 
-// drop implements holder.
-func (m *machineCodes) drop(pid uint32) {
-	m.room.give(pid, len(m.of[pid])*machineCodeBytes)
+// dropProcess implements holder.
+func (m *machineCodes) dropProcess(pid uint32) {
+	m.room.giveBytes(pid, len(m.of[pid])*machineCodeBytes)
 	delete(m.of, pid)
 }
 
@@ -146,7 +147,7 @@ func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 		a := &all[n]
 		a.ID = unwind.UnknownCode
 		enough := i.machine.lookUp(pid, a, now)
-		if a.ID != unwind.UnknownCode && !i.functions.use(a.ID, now) {
+		if a.ID != unwind.UnknownCode && !i.functions.useCode(a.ID, now) {
 			a.ID, enough = unwind.UnknownCode, false
 		}
 		if ok && !enough && len(missing) < MaxReads {
@@ -180,13 +181,13 @@ func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 func (i *Interpreter) readMachineCode(by language.Compiling, m boundedMemory, a *MachineCodeAt) bool {
 	now, checks := time.Now(), m.forChecks()
 	refused := m.refused()
-	c, known := i.machine.at(m.PID, a.lookup())
+	c, known := i.machine.codeAt(m.PID, a.lookup())
 	known = known && c.stamp != 0 && by.Stamp(checks, c.low) == c.stamp
 	if m.refused() != refused {
 		return false
 	}
-	if !known || c.of != a.Of || !i.functions.use(c.id, now) {
-		if m.few() {
+	if !known || c.of != a.Of || !i.functions.useCode(c.id, now) {
+		if m.hasFewReads() {
 			return false
 		}
 		found, err := by.MachineCode(m, a.lookup(), a.Of.Address)
@@ -205,6 +206,6 @@ func (i *Interpreter) readMachineCode(by language.Compiling, m boundedMemory, a 
 		}
 	}
 	c.checked = now
-	i.machine.note(m.PID, c)
+	i.machine.noteCode(m.PID, c)
 	return true
 }

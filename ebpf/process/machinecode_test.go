@@ -17,7 +17,7 @@ func TestMachineCodes(t *testing.T) {
 	now := time.Now()
 	one, two := CodeAt{Address: 1, Cookie: 1}, CodeAt{Address: 2, Cookie: 2}
 	note := func(low, high uint64, of CodeAt, id unwind.CodeID) {
-		m.note(7, machineCode{low: low, high: high, of: of, id: id, checked: now, used: now})
+		m.noteCode(7, machineCode{low: low, high: high, of: of, id: id, checked: now, used: now})
 	}
 	expect := func(pc uint64, caller bool, of CodeAt, id unwind.CodeID, ip uint64, known bool) {
 		t.Helper()
@@ -51,11 +51,11 @@ func TestMachineCodes(t *testing.T) {
 	now = now.Add(machineCodeWhile)
 	expect(200, false, two, 13, 50, false)
 
-	m.trim(now)
+	m.trimUnused(now)
 	if n := m.room.bytes / machineCodeBytes; n != 1 {
 		t.Errorf("%d pieces, want 1: it was used", n)
 	}
-	m.trim(now.Add(time.Second))
+	m.trimUnused(now.Add(time.Second))
 	if m.room.bytes != 0 || len(m.of) != 0 {
 		t.Errorf("%d bytes are left, of %d processes", m.room.bytes, len(m.of))
 	}

@@ -104,8 +104,8 @@ func (m mapping) forUnwinder() unwind.Mapping {
 // mappings are sorted by start and do not overlap.
 type mappings []mapping
 
-// find returns the mapping that holds addr, even if it is in doubt.
-func (ms mappings) find(addr uint64) (mapping, bool) {
+// findMapping returns the mapping that holds addr, even if it is in doubt.
+func (ms mappings) findMapping(addr uint64) (mapping, bool) {
 	i, found := slices.BinarySearchFunc(ms, addr, func(m mapping, addr uint64) int {
 		switch {
 		case m.end <= addr:

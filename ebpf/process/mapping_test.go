@@ -68,7 +68,7 @@ func TestOverlay(t *testing.T) {
 			}
 		}
 		for i, want := range owners {
-			m, ok := ms.find(uint64(i)<<12 + 5)
+			m, ok := ms.findMapping(uint64(i)<<12 + 5)
 			if ok != (want != nil) || m.exe != want {
 				t.Fatalf("page %d belongs to %p, want %p", i, m.exe, want)
 			}

@@ -35,7 +35,7 @@ func (m memory) ReadAt(b []byte, addr int64) (int, error) {
 		err error
 	}
 	late.b = make([]byte, len(b))
-	if err := m.do(func() { late.n, late.err = m.Memory.ReadAt(late.b, addr) }); err != nil {
+	if err := m.doWithin(func() { late.n, late.err = m.Memory.ReadAt(late.b, addr) }); err != nil {
 		return 0, err
 	}
 	return copy(b, late.b[:late.n]), late.err
@@ -49,15 +49,15 @@ func (m memory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 		err  error
 	}
 	late.b = make([]byte, len(addrs)*size)
-	if err := m.do(func() { late.done, late.err = m.Memory.ReadEach(addrs, size, late.b) }); err != nil {
+	if err := m.doWithin(func() { late.done, late.err = m.Memory.ReadEach(addrs, size, late.b) }); err != nil {
 		return 0, err
 	}
 	copy(b, late.b[:late.done*size])
 	return late.done, late.err
 }
 
-// do runs work that reads the memory. If it returns language.ErrBusy, the work may still be running.
-func (m memory) do(work func()) error {
+// doWithin runs work that reads the memory. If it returns language.ErrBusy, the work may still be running.
+func (m memory) doWithin(work func()) error {
 	err := m.work.Quick(filework.QuickWork{What: m.what, Mount: m.mount, Owner: m.owner, Run: work})
 	if err != nil {
 		return fmt.Errorf("%w: %w", language.ErrBusy, err)

@@ -47,9 +47,9 @@ type doubts struct {
 // again reports whether it is time for the next scan.
 func (d *doubts) again(scanned time.Time) bool { return time.Since(scanned) >= d.pause }
 
-// note notes a scan of a process's mappings, with memory in doubt or without. It reports whether the memory counts as
-// something else from now on.
-func (d *doubts) note(inDoubt bool) (end bool) {
+// noteDoubt notes a scan of a process's mappings, with memory in doubt or without. It reports whether the memory counts
+// as something else from now on.
+func (d *doubts) noteDoubt(inDoubt bool) (end bool) {
 	if !inDoubt {
 		d.pause = 0
 		return false
@@ -111,7 +111,7 @@ func (s *state) inDoubt(p *Process, m located) []located {
 	pieces := cutText(e.image.Load().elf, over.bias, &of, &m, e)
 	for i := range pieces {
 		pieces[i].doubt = pieces[i].exe == e
-		s.refs.keep(pieces[i].exe)
+		s.refs.keepExecutable(pieces[i].exe)
 	}
 	if pieces != nil {
 		s.refs.release(m.exe)
@@ -171,7 +171,7 @@ func (s *textSearch) addPieces(out []located, m located) []located {
 			continue
 		}
 		for i := range pieces {
-			s.tracker.exes.keep(pieces[i].exe)
+			s.tracker.exes.keepExecutable(pieces[i].exe)
 		}
 		s.tracker.exes.release(m.exe)
 		return append(out, pieces...)
@@ -208,14 +208,14 @@ func (s *textSearch) executable(of, text *procfs.Mapping) *Executable {
 			if m.exe.image.Load().elf == nil {
 				return nil // it is mapped executable, and no ELF file
 			}
-			s.tracker.exes.keep(m.exe)
+			s.tracker.exes.keepExecutable(m.exe)
 			return m.exe
 		}
 	}
 	if !s.beginsAsELF(text.Start) && !s.beginsAsELF(s.begin(of)) {
 		return nil
 	}
-	e, _ := s.tracker.exes.get(clock.Monotonic(), s.pid, *of)
+	e, _ := s.tracker.exes.getExecutable(clock.Monotonic(), s.pid, *of)
 	if e != nil && (e.Err != nil || e.image.Load().elf == nil) {
 		s.tracker.exes.release(e)
 		return nil

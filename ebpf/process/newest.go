@@ -19,7 +19,7 @@ func (ms mappings) newest(kept, dropped func(*Executable)) mappings {
 		s.waiting = append(s.waiting, i)
 	}
 	slices.SortFunc(s.waiting, func(a, b int) int { return cmp.Compare(ms[a].start, ms[b].start) })
-	s.run()
+	s.runSweep()
 	for i, n := range s.pieces {
 		if n == 0 {
 			dropped(ms[i].exe)
@@ -41,7 +41,7 @@ type sweep struct {
 	pieces  []int // number of pieces in out, by mapping
 }
 
-func (s *sweep) run() {
+func (s *sweep) runSweep() {
 	at := uint64(0)
 	for {
 		for len(s.open) > 0 && s.ms[s.open[0]].end <= at {
@@ -62,13 +62,13 @@ func (s *sweep) run() {
 		if len(s.waiting) > 0 {
 			end = min(end, s.ms[s.waiting[0]].start)
 		}
-		s.add(top, at, end)
+		s.addMapping(top, at, end)
 		at = max(at, end)
 	}
 }
 
-// add appends a part of a mapping to out.
-func (s *sweep) add(i int, start, end uint64) {
+// addMapping appends a part of a mapping to out.
+func (s *sweep) addMapping(i int, start, end uint64) {
 	if start >= end {
 		return
 	}

@@ -36,7 +36,7 @@ func (t *Tracker) publish(now time.Time) {
 			later = append(later, p)
 		default:
 			p.dirty = p.waits()
-			if t.push(p, now); p.dirty {
+			if t.pushProcess(p, now); p.dirty {
 				later = append(later, p)
 			}
 		}
@@ -45,8 +45,8 @@ func (t *Tracker) publish(now time.Time) {
 	t.state.dirty = later
 }
 
-// push copies the state of a process to the store.
-func (t *Tracker) push(p *Process, now time.Time) {
+// pushProcess copies the state of a process to the store.
+func (t *Tracker) pushProcess(p *Process, now time.Time) {
 	s := &t.state
 	s.generation++
 	p.publish(s.generation, clock.Monotonic())
@@ -61,7 +61,7 @@ func (t *Tracker) push(p *Process, now time.Time) {
 	t.pushed = ms
 	out := unwind.Process{
 		Mappings: ms, Generation: s.generation, Ignore: t.ignores(p), MakesCode: len(p.code) > 0,
-		Restless: p.calm != 0, Exec: p.exec(),
+		Restless: p.calm != 0, Exec: p.execNumber(),
 	}
 	p.pushedExec = out.Exec
 	if i := p.interpretation; i != nil && i.interpreter != nil {
@@ -85,9 +85,9 @@ func (t *Tracker) followFiles() (commands []Command) {
 		}
 		t.state.mergeMappings(p)
 		if uses(stale) {
-			commands = append(commands, t.state.scan(pid, nil))
+			commands = append(commands, t.state.scanCommand(pid, nil))
 		} else if uses(moved) {
-			t.push(p, time.Now()) // at once: its previous image will be closed
+			t.pushProcess(p, time.Now()) // at once: its previous image will be closed
 		}
 	}
 	return commands

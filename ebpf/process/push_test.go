@@ -34,7 +34,7 @@ func TestManyMappingsArePutOff(t *testing.T) {
 	if told() {
 		t.Log("the machine was so slow that the store was told at once")
 	}
-	if _, ok := tracker.At(pid, 4).mappings.find(at(many).Start); !ok {
+	if _, ok := tracker.At(pid, 4).mappings.findMapping(at(many).Start); !ok {
 		t.Error("a walk in user space does not know the new mapping")
 	}
 	testkit.Eventually(t, "the store is told", func() bool {
@@ -62,7 +62,7 @@ func TestEndedIsNotTold(t *testing.T) {
 	if _, told := store.process(alive); !told {
 		t.Error("the store was not told of a process that lives")
 	}
-	if _, ok := tracker.At(ended, 2).mappings.find(m.Start); !ok {
+	if _, ok := tracker.At(ended, 2).mappings.findMapping(m.Start); !ok {
 		t.Error("a walk in user space does not know what the process had")
 	}
 	if gone := tracker.Reap(4); !slices.Equal(gone, []uint32{ended}) {

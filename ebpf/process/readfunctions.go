@@ -34,7 +34,7 @@ func (i *Interpreter) Functions(
 ) []unwind.CodeID {
 	now := time.Now()
 	known, missing := i.functions.lookUpAll(pid, codes, places, ids, MaxReads, now)
-	if len(missing) == 0 || !i.read(t, pid, missing) {
+	if len(missing) == 0 || !i.readFunctions(t, pid, missing) {
 		return known
 	}
 	known, _ = i.functions.lookUpAll(pid, codes, places, ids, 0, now)
@@ -44,10 +44,10 @@ func (i *Interpreter) Functions(
 // ReadPatience is how long the Tracker waits for the memory of a process by default, see Tracker.SetReadPatience.
 const ReadPatience = 20 * time.Millisecond
 
-// read reads code objects from the process. It reports false without reading if too few reads are left.
-func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) bool {
+// readFunctions reads code objects from the process. It reports false without reading if too few reads are left.
+func (i *Interpreter) readFunctions(t *Tracker, pid uint32, codes []CodeAt) bool {
 	memory := t.exes.interpreters.reads.memory(pid)
-	if memory.few() {
+	if memory.hasFewReads() {
 		t.failed(memory.tooMany())
 		return false
 	}
@@ -66,7 +66,7 @@ func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) bool {
 // reports whether work is done; if not, it may still be running.
 func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool) bool {
 	turn, began := &memory.own.turn, time.Now()
-	if !turn.take(began) {
+	if !turn.takeTurn(began) {
 		t.failed(memory.tooLate())
 		return false
 	}
@@ -74,14 +74,14 @@ func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool
 	_, err := filework.Get(t.exes.work, memoryOf(t.fs, memory.PID), what, t.patience, func() (struct{}, error) {
 		enough := work()
 		now := time.Now()
-		turn.give(now.Sub(began), t.patience, now)
+		turn.giveTurn(now.Sub(began), t.patience, now)
 		if !enough {
 			return struct{}{}, memory.tooMany()
 		}
 		return struct{}{}, nil
 	}, nil)
 	if filework.Refused(err) {
-		turn.give(0, t.patience, began)
+		turn.giveTurn(0, t.patience, began)
 	}
 	t.failed(err)
 	return err == nil
@@ -126,7 +126,7 @@ func cookieAt(l *language.Layout, m language.Memory, code uint64) (cookie uint64
 		if !l.FromCode(w.Block) {
 			return 0, false
 		}
-		v, ok := b.word(w)
+		v, ok := b.wordOf(w)
 		if !ok {
 			return 0, true
 		}
@@ -143,13 +143,13 @@ type blocksOf struct {
 	read   [language.MaxBlocks][]byte
 }
 
-// word returns a word of a block, or false if it cannot be read.
-func (b *blocksOf) word(w language.Word) (v uint64, ok bool) {
+// wordOf returns a word of a block, or false if it cannot be read.
+func (b *blocksOf) wordOf(w language.Word) (v uint64, ok bool) {
 	block := &b.layout.Blocks[w.Block]
 	if b.read[w.Block] == nil {
 		at := b.code
 		if !b.layout.IsCode(block.At) {
-			if at, ok = b.word(block.At); !ok || at == 0 {
+			if at, ok = b.wordOf(block.At); !ok || at == 0 {
 				return 0, false
 			}
 		}

@@ -80,8 +80,8 @@ type turn struct {
 	until time.Time     // end of the last rest
 }
 
-// take reports whether the process may be read now. If so, the caller must call give after the read.
-func (t *turn) take(now time.Time) bool {
+// takeTurn reports whether the process may be read now. If so, the caller must call give after the read.
+func (t *turn) takeTurn(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.busy || now.Before(t.until) {
@@ -91,8 +91,8 @@ func (t *turn) take(now time.Time) bool {
 	return true
 }
 
-// give ends a turn. took is how long the read took, and patience is how long the reader waited at most.
-func (t *turn) give(took, patience time.Duration, now time.Time) {
+// giveTurn ends a turn. took is how long the read took, and patience is how long the reader waited at most.
+func (t *turn) giveTurn(took, patience time.Duration, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy = false
@@ -137,9 +137,9 @@ func (r *ownReads) tooFew(now time.Time) bool {
 	return few
 }
 
-// rest reports whether lookups of a process's functions are suspended, because it has needed too many reads for
+// mustRest reports whether lookups of a process's functions are suspended, because it has needed too many reads for
 // minutes.
-func (r *reads) rest(pid uint32, now time.Time) bool {
+func (r *reads) mustRest(pid uint32, now time.Time) bool {
 	r.mu.Lock()
 	own := r.of[pid]
 	r.mu.Unlock()
@@ -166,8 +166,8 @@ func (r *reads) memory(pid uint32) boundedMemory {
 	return boundedMemory{r.fs.Memory(pid), own, r.all}
 }
 
-// trim forgets processes whose budget is full again.
-func (r *reads) trim(now time.Time) {
+// trimEnded forgets processes whose budget is full again.
+func (r *reads) trimEnded(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for pid, own := range r.of {
@@ -187,8 +187,8 @@ type boundedMemory struct {
 // forChecks returns the same memory with the budget for checks of machine code.
 func (m boundedMemory) forChecks() boundedMemory { return boundedMemory{m.Memory, m.own.checks, m.all} }
 
-// few reports whether too few reads are left to start any work.
-func (m boundedMemory) few() bool {
+// hasFewReads reports whether too few reads are left to start any work.
+func (m boundedMemory) hasFewReads() bool {
 	now := time.Now()
 	return m.own.tooFew(now) || m.all.TokensAt(now) < fewReads
 }

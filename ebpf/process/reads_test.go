@@ -51,18 +51,18 @@ func TestReads(t *testing.T) {
 	if _, whole := i.functions.lookUp(codeKey{m.PID, code.Address, code.Cookie}, time.Now()); whole {
 		t.Error("a function is given up for which no reads were left")
 	}
-	if !m.few() || r.memory(m.PID) != m {
+	if !m.hasFewReads() || r.memory(m.PID) != m {
 		t.Error("the process may go on")
 	}
-	if r.memory(1).few() {
+	if r.memory(1).hasFewReads() {
 		t.Error("another process has no reads")
 	}
-	r.trim(time.Now())
+	r.trimEnded(time.Now())
 	if r.memory(m.PID) != m {
 		t.Error("what the process has read is forgotten")
 	}
-	r.trim(time.Now().Add(time.Hour))
-	if r.memory(m.PID).few() {
+	r.trimEnded(time.Now().Add(time.Hour))
+	if r.memory(m.PID).hasFewReads() {
 		t.Error("the process has no reads an hour later")
 	}
 	if _, err := m.ReadAt(make([]byte, bytesOfRead*MaxReadsAtOnce), int64(code.Address)); !errors.Is(err, errReads) {
@@ -91,11 +91,11 @@ func TestSlowdown(t *testing.T) {
 	if n := use(time.Minute, greedy); n > 2*60*LeastReadsPerSecond {
 		t.Errorf("%d reads in a minute of one that was greedy for more than a minute", n)
 	}
-	if !r.rest(1, now) || r.rest(2, now) {
+	if !r.mustRest(1, now) || r.mustRest(2, now) {
 		t.Error("it does not rest, or another one does")
 	}
 	use(10*time.Minute, 0)
-	if r.rest(1, now) {
+	if r.mustRest(1, now) {
 		t.Error("it rests after ten quiet minutes")
 	}
 	if n := use(slowdownAfter, greedy); n < ReadsPerSecond*9 || own.Limit() < ReadsPerSecond {
@@ -105,7 +105,7 @@ func TestSlowdown(t *testing.T) {
 	for range 2 * MaxReadsAtOnce / senselessReads {
 		m.senseless()
 	}
-	if !m.few() {
+	if !m.hasFewReads() {
 		t.Error("what makes no sense takes no reads")
 	}
 }
@@ -139,7 +139,7 @@ func TestTurn(t *testing.T) {
 		return turn.busy
 	}
 	testkit.Eventually(t, "the turn is given back", func() bool { return !busy() })
-	if rest := turn.rest; rest < ReadPatience || turn.take(turn.until.Add(-1)) || !turn.take(turn.until) {
+	if rest := turn.rest; rest < ReadPatience || turn.takeTurn(turn.until.Add(-1)) || !turn.takeTurn(turn.until) {
 		t.Errorf("it rests for %v, or for longer or less long", rest)
 	}
 }
@@ -149,25 +149,25 @@ func TestTurnAgain(t *testing.T) {
 	var turn turn
 	now, took := time.Now(), 2*ReadPatience
 	for n, want := range []time.Duration{1, 2, LateReadShare, LateReadShare} {
-		if !turn.take(now) || turn.take(now) {
+		if !turn.takeTurn(now) || turn.takeTurn(now) {
 			t.Fatal("it has no turn, or two")
 		}
-		turn.give(took, ReadPatience, now)
+		turn.giveTurn(took, ReadPatience, now)
 		if got := turn.until.Sub(now); got != want*took {
 			t.Errorf("late %d times, it rests for %v, want %v", n+1, got, want*took)
 		}
 		now = turn.until
 	}
 	now = now.Add(lateMemory)
-	turn.take(now)
-	turn.give(took, ReadPatience, now)
+	turn.takeTurn(now)
+	turn.giveTurn(took, ReadPatience, now)
 	if got := turn.until.Sub(now); got != took {
 		t.Errorf("after a while it rests for %v", got)
 	}
 	now = turn.until
-	turn.take(now)
-	turn.give(ReadPatience, ReadPatience, now)
-	if !turn.take(now) {
+	turn.takeTurn(now)
+	turn.giveTurn(ReadPatience, ReadPatience, now)
+	if !turn.takeTurn(now) {
 		t.Error("it rests although it was not late")
 	}
 }

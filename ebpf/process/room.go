@@ -43,13 +43,13 @@ type room struct {
 // holder has entries that take room. The caller of its methods holds the room's mutex.
 type holder interface {
 	forget(since time.Time) // forgets entries that were not seen since a time
-	drop(pid uint32)        // forgets the entries of a process
+	dropProcess(pid uint32) // forgets the entries of a process
 }
 
 func newRoom() *room { return &room{of: map[uint32]int{}, holders: map[holder]bool{}} }
 
-// add registers holders, whose entries may then be evicted.
-func (r *room) add(holders ...holder) {
+// addHolders registers holders, whose entries may then be evicted.
+func (r *room) addHolders(holders ...holder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range holders {
@@ -67,8 +67,8 @@ func (r *room) remove(holders ...holder) {
 	}
 }
 
-// take reserves bytes for a process, and reports false if there is no room. The caller holds the mutex.
-func (r *room) take(pid uint32, bytes int, now time.Time) bool {
+// takeBytes reserves bytes for a process, and reports false if there is no room. The caller holds the mutex.
+func (r *room) takeBytes(pid uint32, bytes int, now time.Time) bool {
 	if r.bytes+bytes > MaxRemembered {
 		r.makeRoom(pid, now)
 	}
@@ -81,8 +81,8 @@ func (r *room) take(pid uint32, bytes int, now time.Time) bool {
 	return true
 }
 
-// give frees bytes of a process. The caller holds the mutex.
-func (r *room) give(pid uint32, bytes int) {
+// giveBytes frees bytes of a process. The caller holds the mutex.
+func (r *room) giveBytes(pid uint32, bytes int) {
 	r.bytes -= bytes
 	if r.of[pid] -= bytes; r.of[pid] <= 0 {
 		delete(r.of, pid)
@@ -113,7 +113,7 @@ func (r *room) makeRoom(pid uint32, now time.Time) {
 		return
 	}
 	for h := range r.holders {
-		h.drop(most)
+		h.dropProcess(most)
 	}
 }
 

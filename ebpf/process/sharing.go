@@ -40,8 +40,8 @@ const (
 	imageGrace = 2 * time.Second
 )
 
-// add registers a new image, and queues it for comparison if there are other images of its shape.
-func (s *sharing) add(x *executables, i *image) {
+// addImage registers a new image, and queues it for comparison if there are other images of its shape.
+func (s *sharing) addImage(x *executables, i *image) {
 	if i.trust.private || i.shape == "" {
 		return
 	}
@@ -134,7 +134,7 @@ func (s *sharing) shareImage(i *image, moved map[*Executable]bool) {
 		}
 	}
 	if best != nil {
-		s.move(i, best, moved)
+		s.moveExecutables(i, best, moved)
 		return
 	}
 	for _, other := range alike {
@@ -143,10 +143,10 @@ func (s *sharing) shareImage(i *image, moved map[*Executable]bool) {
 	}
 }
 
-// move replaces the image of all executables of from by to.
-func (s *sharing) move(from, to *image, moved map[*Executable]bool) {
+// moveExecutables replaces the image of all executables of from by to.
+func (s *sharing) moveExecutables(from, to *image, moved map[*Executable]bool) {
 	if from.members[from.first] {
-		s.hold(from.first)
+		s.holdImage(from.first)
 	}
 	for e := range from.members {
 		e.image.Store(to)
@@ -160,9 +160,9 @@ func (s *sharing) move(from, to *image, moved map[*Executable]bool) {
 	s.forget(from)
 }
 
-// hold keeps the file of an executable open that gets another image. Otherwise, each mapping of the file by a new
+// holdImage keeps the file of an executable open that gets another image. Otherwise, each mapping of the file by a new
 // process would require opening the file to see whether it was written to.
-func (s *sharing) hold(e *Executable) {
+func (s *sharing) holdImage(e *Executable) {
 	if s.held >= maxHeld {
 		return
 	}
@@ -183,7 +183,7 @@ func (s *sharing) letGo(e *Executable) {
 
 // mayName reports whether data read from i's file may be used for another image.
 func (i *image) mayName(other *image) bool {
-	return i.content.NamesOf(&other.content) && i.trust.of(other.trust)
+	return i.content.NamesOf(&other.content) && i.trust.allows(other.trust)
 }
 
 // nameBy gives i the names of another image if that has more symbols.

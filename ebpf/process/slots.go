@@ -30,7 +30,7 @@ func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slot
 			frames = append(frames, m)
 		}
 	}
-	if len(frames) == 0 || memory.few() {
+	if len(frames) == 0 || memory.hasFewReads() {
 		return nil
 	}
 	var read []Slot

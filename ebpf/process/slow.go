@@ -88,7 +88,7 @@ type openedFile struct {
 func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, bool) {
 	defer x.opening.spent(time.Now())
 	o, err := filework.Get(x.work, x.origin(pid, &m), "opening "+m.Path, x.opening.patience(x.patience),
-		func() (openedFile, error) { return x.find(pid, &m) },
+		func() (openedFile, error) { return x.findFile(pid, &m) },
 		func(late openedFile) {
 			x.release(late.e)
 			x.mu.Lock()
@@ -136,7 +136,7 @@ func (x *executables) standIn(pid uint32, m *procfs.Mapping, err error) (*Execut
 	fresh := e == nil || x.byID[e.ID] == nil
 	if fresh {
 		e = &Executable{Path: m.Path, Root: x.fs.RootPath(pid, ""), Err: err, remote: true, pending: true}
-		x.add(e, newImage(e, nil))
+		x.addExecutable(e, newImage(e, nil))
 		x.slow.byMapped[at] = e
 	}
 	e.refs++

@@ -42,8 +42,8 @@ type Process struct {
 	pushed  time.Time // when the store got them last
 }
 
-// exec returns the kernel's number of the program that the process runs, or 0 if unknown.
-func (p *Process) exec() uint32 {
+// execNumber returns the kernel's number of the program that the process runs, or 0 if unknown.
+func (p *Process) execNumber() uint32 {
 	if !p.execKnown {
 		return 0
 	}
@@ -70,7 +70,7 @@ type located struct {
 
 // references counts the users of executables.
 type references interface {
-	keep(*Executable)
+	keepExecutable(*Executable)
 	release(*Executable)
 }
 
@@ -93,8 +93,8 @@ func newState(refs references) state {
 	return state{refs: refs, processes: map[uint32]*Process{}}
 }
 
-// add adds a new process. It forgets an older process with the same PID.
-func (s *state) add(pid uint32) *Process {
+// addProcess adds a new process. It forgets an older process with the same PID.
+func (s *state) addProcess(pid uint32) *Process {
 	if old := s.processes[pid]; old != nil {
 		s.remove(old)
 	}
@@ -106,7 +106,7 @@ func (s *state) add(pid uint32) *Process {
 // remove forgets a process at once.
 func (s *state) remove(p *Process) {
 	s.mergeMappings(p)
-	s.drop(p.mappings)
+	s.dropMappings(p.mappings)
 	p.mappings = nil
 	s.dropEpochs(p, len(p.epochs))
 	if s.processes[p.PID] == p {
@@ -115,7 +115,7 @@ func (s *state) remove(p *Process) {
 	}
 }
 
-func (s *state) drop(ms mappings) {
+func (s *state) dropMappings(ms mappings) {
 	for _, m := range ms {
 		s.refs.release(m.exe)
 	}
@@ -175,13 +175,13 @@ func (s *state) mergeMappings(p *Process) {
 	if len(p.added) == 0 {
 		return
 	}
-	added := p.added.newest(s.refs.keep, s.refs.release)
+	added := p.added.newest(s.refs.keepExecutable, s.refs.release)
 	p.added = nil
 	if len(p.mappings) == 0 {
 		p.mappings = added
 		return
 	}
-	p.mappings = p.mappings.overlay(added, s.refs.keep, s.refs.release)
+	p.mappings = p.mappings.overlay(added, s.refs.keepExecutable, s.refs.release)
 }
 
 func (n *name) rename(time uint64, comm string) {
@@ -199,9 +199,9 @@ func (n *name) commAt(time uint64) string {
 	return n.comm
 }
 
-// reap forgets the processes that ended before a time and returns their PIDs. It also forgets the mappings that were
-// replaced before that time.
-func (s *state) reap(before uint64) (gone []uint32) {
+// reapBefore forgets the processes that ended before a time and returns their PIDs. It also forgets the mappings that
+// were replaced before that time.
+func (s *state) reapBefore(before uint64) (gone []uint32) {
 	s.reapHistory(before)
 	s.ended = slices.DeleteFunc(s.ended, func(p *Process) bool {
 		if p.ended >= before {

@@ -15,7 +15,7 @@ import (
 // countedReferences counts references to executables.
 type countedReferences map[*Executable]int
 
-func (c countedReferences) keep(e *Executable) {
+func (c countedReferences) keepExecutable(e *Executable) {
 	if e != nil {
 		c[e]++
 	}
@@ -39,7 +39,7 @@ func fileAt(start uint64, n uint64, inode uint64) procfs.Mapping {
 func newFile(s *state, inode uint64) *Executable {
 	e := &Executable{Path: fmt.Sprintf("/file%d", inode)}
 	e.image.Store(newImage(e, nil))
-	s.refs.keep(e)
+	s.refs.keepExecutable(e)
 	return e
 }
 
@@ -81,7 +81,7 @@ func TestEvents(t *testing.T) {
 	maps := func(time uint64, start uint64) mapped { return mapped{time: time, pid: 7, mapping: anonymous(start)} }
 	found := func(pid uint32, comm string, all ...procfs.Mapping) func(*state) Event {
 		return func(s *state) Event {
-			e := scanned{scan: s.scan(pid, nil), comm: comm}
+			e := scanned{scan: s.scanCommand(pid, nil), comm: comm}
 			for _, m := range all {
 				e.mappings = append(e.mappings, located{Mapping: m})
 			}
@@ -155,7 +155,7 @@ func TestReportedWhileScanned(t *testing.T) {
 	execed{1, 7, "a"}.apply(&s)
 	before := newFile(&s, 5)
 	opened{mapped{time: 2, pid: 7, mapping: fileAt(0x1000, 1, 5), exe: before}, s.processes[7]}.apply(&s)
-	reading, late := s.scan(7, nil), s.scan(7, nil)
+	reading, late := s.scanCommand(7, nil), s.scanCommand(7, nil)
 	during := newFile(&s, 6)
 	opened{mapped{time: 3, pid: 7, mapping: fileAt(0x3000, 1, 6), exe: during}, s.processes[7]}.apply(&s)
 	old := newFile(&s, 7)
@@ -163,7 +163,7 @@ func TestReportedWhileScanned(t *testing.T) {
 	if got, want := s.text(), "7 a 3000-4000 4000-5000"; got != want {
 		t.Errorf("known is %q, want %q", got, want)
 	}
-	if m, _ := s.processes[7].mappings.find(0x3000); m.exe != nil && m.exe != during {
+	if m, _ := s.processes[7].mappings.findMapping(0x3000); m.exe != nil && m.exe != during {
 		t.Errorf("%v is mapped, want what was reported", m.exe)
 	}
 	execed{4, 7, "b"}.apply(&s)
@@ -183,7 +183,7 @@ func TestReportedWhileScanned(t *testing.T) {
 // forgetAll ends all processes.
 func forgetAll(s *state) {
 	recordsLost{}.apply(s)
-	s.reap(1 << 63)
+	s.reapBefore(1 << 63)
 }
 
 // TestAttachments: a runtime whose code may be in waiting memory is asked for the code, again after a pause, but not
@@ -265,7 +265,7 @@ func FuzzState(f *testing.F) {
 			case 4:
 				e = mapped{time: time, pid: pid, mapping: procfs.Mapping{Start: at, End: at + size<<12}}
 			case 5:
-				s.reap(time - min(time, 2))
+				s.reapBefore(time - min(time, 2))
 				continue
 			case 6:
 				if len(pending) == 0 {
@@ -275,7 +275,7 @@ func FuzzState(f *testing.F) {
 				e = answer(&s, pending[n], at, size)
 				pending = slices.Delete(pending, n, n+1)
 			case 7:
-				pending = append(pending, s.scan(pid, nil))
+				pending = append(pending, s.scanCommand(pid, nil))
 				continue
 			}
 			pending = append(pending, e.apply(&s)...)

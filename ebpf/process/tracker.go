@@ -78,13 +78,13 @@ func (t *Tracker) Close() { t.exes.close() }
 // failed notes an error, if there is one, that loses names or stacks but does not stop the Tracker.
 func (t *Tracker) failed(err error) {
 	if err != nil {
-		t.note(err)
+		t.noteError(err)
 	}
 }
 
-// note notes an error that is not nil. It ignores ESRCH: the process has ended, so its memory can no longer be read,
-// but its samples are from before.
-func (t *Tracker) note(err error) {
+// noteError notes an error that is not nil. It ignores ESRCH: the process has ended, so its memory can no longer be
+// read, but its samples are from before.
+func (t *Tracker) noteError(err error) {
 	if errors.Is(err, syscall.ESRCH) {
 		return
 	}
@@ -105,7 +105,7 @@ func (t *Tracker) Scan() error {
 		return fmt.Errorf("list processes: %w", err)
 	}
 	for _, pid := range pids {
-		t.scan(pid)
+		t.scanProcess(pid)
 		t.flush()
 	}
 	return nil
@@ -113,7 +113,7 @@ func (t *Tracker) Scan() error {
 
 // ScanProcess reads a running process and asks its language runtimes for their code and frames.
 func (t *Tracker) ScanProcess(pid uint32) {
-	t.scan(pid)
+	t.scanProcess(pid)
 	t.flush()
 }
 
@@ -131,16 +131,16 @@ func (t *Tracker) asksRuntimes(pid uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.state.processes[pid]
-	return p != nil && p.ended == 0 && (p.interpretation.open() ||
+	return p != nil && p.ended == 0 && (p.interpretation.isOpen() ||
 		slices.ContainsFunc(p.attached, func(a *attachment) bool { return len(a.waiting) > 0 && !a.failed }))
 }
 
-// scan reads a process's mappings from /proc. Kernel threads have none and are not kept.
-func (t *Tracker) scan(pid uint32) {
+// scanProcess reads a process's mappings from /proc. Kernel threads have none and are not kept.
+func (t *Tracker) scanProcess(pid uint32) {
 	t.mu.Lock()
-	c := t.state.scan(pid, nil)
+	c := t.state.scanCommand(pid, nil)
 	t.mu.Unlock()
-	t.run(c)
+	t.runCommands(c)
 }
 
 // handle applies an event to the state and runs the resulting commands. It takes the event's method, not an Event:
@@ -149,11 +149,11 @@ func (t *Tracker) handle(apply func(*state) []Command) {
 	t.mu.Lock()
 	commands := apply(&t.state)
 	t.mu.Unlock()
-	t.run(commands...)
+	t.runCommands(commands...)
 }
 
-// run runs commands and the commands that result from them.
-func (t *Tracker) run(commands ...Command) {
+// runCommands runs commands and the commands that result from them.
+func (t *Tracker) runCommands(commands ...Command) {
 	for _, c := range commands {
 		t.handle(c.run(t).apply)
 	}
@@ -164,7 +164,7 @@ func (t *Tracker) flush() {
 	t.mu.Lock()
 	commands := append(t.state.attachments(time.Now()), t.state.interpretations(time.Now())...)
 	t.mu.Unlock()
-	t.run(commands...)
+	t.runCommands(commands...)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.publish(time.Now())
@@ -213,7 +213,7 @@ func (b *Batch) Until(time uint64) {
 func (b *Batch) Lost(since uint64) {
 	alive, err := b.t.fs.PIDs()
 	if err != nil {
-		b.t.note(fmt.Errorf("list processes: %w", err))
+		b.t.noteError(fmt.Errorf("list processes: %w", err))
 		return
 	}
 	b.t.handle(recordsLost{alive, since}.apply)
@@ -223,17 +223,17 @@ func (b *Batch) Lost(since uint64) {
 // that were replaced before that time. Call it a few times a second: it also publishes changes that were deferred.
 func (t *Tracker) Reap(before uint64) []uint32 {
 	t.exes.checkCode()
-	t.run(t.followFiles()...)
+	t.runCommands(t.followFiles()...)
 	for _, pid := range t.exes.takeSlow(time.Now()) {
 		if !t.ended(pid) {
-			t.scan(pid)
+			t.scanProcess(pid)
 		}
 	}
 	t.endLone()
 	t.flush()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	gone := t.state.reap(before)
+	gone := t.state.reapBefore(before)
 	t.publish(time.Now())
 	return gone
 }
@@ -291,7 +291,7 @@ func (t *Tracker) Ignore(pid uint32, ignore bool) {
 	defer t.mu.Unlock()
 	if p := t.state.processes[pid]; p != nil && p.ignored != ignore {
 		p.ignored = ignore
-		t.push(p, time.Now())
+		t.pushProcess(p, time.Now())
 	}
 }
 
@@ -302,7 +302,7 @@ func (t *Tracker) IgnoreNone() {
 	for _, p := range t.state.processes {
 		if p.ignored {
 			p.ignored = false
-			t.push(p, time.Now())
+			t.pushProcess(p, time.Now())
 		}
 	}
 }
@@ -317,7 +317,7 @@ func (t *Tracker) SampleOnly(pids map[uint32]bool) {
 	}
 	t.only = pids
 	for _, p := range t.state.processes {
-		t.push(p, time.Now())
+		t.pushProcess(p, time.Now())
 	}
 }
 

@@ -18,8 +18,8 @@ type unloads struct {
 	since   time.Time // when it first had that value; zero if from the start
 }
 
-// read reads the counter, and reports whether it had the same value at an earlier time.
-func (u *unloads) read(runs language.Unloading, m language.Memory, bias uint64, when time.Time) bool {
+// readCount reads the counter, and reports whether it had the same value at an earlier time.
+func (u *unloads) readCount(runs language.Unloading, m language.Memory, bias uint64, when time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.none {
@@ -52,7 +52,7 @@ func (i *Interpretation) Kept(t *Tracker, by *Interpreter, when time.Time) bool 
 	memory := t.exes.interpreters.reads.memory(i.pid)
 	kept := false
 	done := t.readWithin(memory, "unloaded code", func() bool {
-		kept = i.unloads.read(runs, memory, i.bias, when)
+		kept = i.unloads.readCount(runs, memory, i.bias, when)
 		return true
 	})
 	return done && kept

@@ -37,7 +37,7 @@ func TestUnloads(t *testing.T) {
 	m, u := &countingMemory{}, unloads{}
 	read := func(when time.Time, want bool) {
 		t.Helper()
-		if got := u.read(m, m, 0, when); got != want {
+		if got := u.readCount(m, m, 0, when); got != want {
 			t.Errorf("count %d: %v", m.count, got)
 		}
 	}

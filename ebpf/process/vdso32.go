@@ -31,7 +31,7 @@ func (x *executables) vdso32(pid uint32, m *procfs.Mapping) (e *Executable, fres
 		if len(x.vdsos32) >= maxVDSOs32 {
 			return nil, false
 		}
-		e, fresh = x.add(newVDSO32(content)), true
+		e, fresh = x.addExecutable(newVDSO32(content)), true
 		e.refs++ // never freed
 		x.vdsos32[key] = e
 	}

@@ -12,7 +12,7 @@ import (
 func TestVDSODirectory(t *testing.T) {
 	tracker, _ := newTracker(t, procfs.Default)
 	pid := uint32(os.Getpid())
-	tracker.scan(pid)
+	tracker.scanProcess(pid)
 	for _, m := range tracker.At(pid, 0).mappings {
 		if m.exe == nil || m.exe.Path != procfs.VDSO {
 			continue

@@ -31,7 +31,7 @@ type View struct {
 func (t *Tracker) At(pid uint32, time uint64) View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.at(t.state.processes[pid], pid, time)
+	return t.viewAt(t.state.processes[pid], pid, time)
 }
 
 // AtExec is like At, for a time at which exec was the kernel's number of the process's program, 0 if unknown. If that
@@ -40,7 +40,7 @@ func (t *Tracker) AtExec(pid uint32, time uint64, exec uint32) View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.state.processes[pid]
-	v := t.at(p, pid, time)
+	v := t.viewAt(p, pid, time)
 	if p == nil || exec == 0 || time < p.begun || t.state.learnExec(p, exec-uint32(v.execs)) {
 		return v
 	}
@@ -52,8 +52,8 @@ func (t *Tracker) AtExec(pid uint32, time uint64, exec uint32) View {
 	return v
 }
 
-// at returns the View of a process at a time. The caller holds t.mu.
-func (t *Tracker) at(p *Process, pid uint32, time uint64) View {
+// viewAt returns the View of a process at a time. The caller holds t.mu.
+func (t *Tracker) viewAt(p *Process, pid uint32, time uint64) View {
 	v := View{tracker: t, pid: pid, time: time}
 	if p == nil || time < p.begun { // another process had the PID
 		return v
@@ -102,9 +102,9 @@ func (v *View) Stale(generation uint32) bool {
 	return generation != 0 && (v.unreported || v.changes.stale(v.time, generation))
 }
 
-// find returns the mapping that holds an address, unless that mapping is in doubt.
-func (v *View) find(addr uint64) (mapping, bool) {
-	m, ok := v.mappings.find(addr)
+// findMapping returns the mapping that holds an address, unless that mapping is in doubt.
+func (v *View) findMapping(addr uint64) (mapping, bool) {
+	m, ok := v.mappings.findMapping(addr)
 	if !ok || m.doubt {
 		return mapping{}, false
 	}
@@ -113,7 +113,7 @@ func (v *View) find(addr uint64) (mapping, bool) {
 
 // Rule returns the unwind rule at an address.
 func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
-	m, ok := v.find(addr)
+	m, ok := v.findMapping(addr)
 	switch {
 	case len(v.mappings) == 0:
 		return unwind.WideRule{}, unwind.ProcessUnknown
@@ -126,7 +126,7 @@ func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	case !m.hasPages():
 		return unwind.WideRule{}, unwind.Unset // frame pointers
 	}
-	rule, ok, err := m.exe.rule(v.tracker.store, &v.tracker.ahead, addr-m.bias)
+	rule, ok, err := m.exe.ruleAt(v.tracker.store, &v.tracker.ahead, addr-m.bias)
 	v.tracker.failed(err)
 	switch {
 	case !ok:
@@ -154,7 +154,7 @@ func (v *View) BuildAround(code *JITCode, addr uint64) {
 
 // CallFrame returns the call frame information for an address and the load bias of its file, or false if there is none.
 func (v *View) CallFrame(addr uint64) (c unwind.CallFrame, bias uint64, ok bool) {
-	m, ok := v.find(addr)
+	m, ok := v.findMapping(addr)
 	if !ok || !m.hasPages() {
 		return c, 0, false
 	}
@@ -169,7 +169,7 @@ func (v *View) Mapped(addr uint64) unwind.Outcome {
 	if len(v.mappings) == 0 {
 		return unwind.ProcessUnknown
 	}
-	if _, ok := v.find(addr); !ok && !v.atVSyscall(addr) {
+	if _, ok := v.findMapping(addr); !ok && !v.atVSyscall(addr) {
 		return unwind.NoMapping
 	}
 	return unwind.Unset
@@ -177,7 +177,7 @@ func (v *View) Mapped(addr uint64) unwind.Outcome {
 
 // Outermost reports whether an address is in the code at the entry point of the file mapped there.
 func (v *View) Outermost(addr uint64) bool {
-	m, ok := v.find(addr)
+	m, ok := v.findMapping(addr)
 	if !ok || !m.hasPages() {
 		return false
 	}
@@ -189,7 +189,7 @@ func (v *View) Outermost(addr uint64) bool {
 // Locate returns the executable that holds an address and the ELF virtual address there, or 0 and the address itself if
 // there is none.
 func (v *View) Locate(addr uint64) (exe unwind.ExeID, vaddr uint64) {
-	m, ok := v.find(addr)
+	m, ok := v.findMapping(addr)
 	if !ok || m.exe == nil {
 		return 0, addr
 	}
@@ -200,9 +200,9 @@ func (v *View) Locate(addr uint64) (exe unwind.ExeID, vaddr uint64) {
 // them.
 const recentPages = 16
 
-// rule returns the unwind rule at vaddr and makes its page resident. It may queue pages around it in ahead. It may
+// ruleAt returns the unwind rule at vaddr and makes its page resident. It may queue pages around it in ahead. It may
 // return a rule together with an error: the store has no room, or the page cannot be read.
-func (e *Executable) rule(
+func (e *Executable) ruleAt(
 	store Store, ahead *stretches, vaddr uint64,
 ) (rule unwind.WideRule, ok bool, err error) {
 	i := e.image.Load()
@@ -220,7 +220,7 @@ func (e *Executable) rule(
 			return rule, true, nil
 		}
 	}
-	p, unreadable := e.page(i, n)
+	p, unreadable := e.buildPage(i, n)
 	if p == nil {
 		return rule, false, unreadable
 	}
@@ -235,7 +235,7 @@ func (e *Executable) rule(
 	}
 	if unreadable == nil && err == nil {
 		if s, ok := i.around(n); ok {
-			ahead.add(s)
+			ahead.addStretch(s)
 		}
 	}
 	return p.Rule(vaddr), true, errors.Join(unreadable, err)
@@ -257,9 +257,9 @@ func (t *Tracker) Refresh(pid uint32, addr uint64) {
 		t.mu.Unlock()
 		return
 	}
-	c := t.state.scan(pid, nil)
+	c := t.state.scanCommand(pid, nil)
 	t.mu.Unlock()
-	t.run(c)
+	t.runCommands(c)
 	t.flush()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -267,7 +267,7 @@ func (t *Tracker) Refresh(pid uint32, addr uint64) {
 		return
 	}
 	t.state.mergeMappings(p)
-	if _, ok := p.mappings.find(addr); ok {
+	if _, ok := p.mappings.findMapping(addr); ok {
 		p.pause = minPause
 	} else {
 		p.pause = min(max(2*p.pause, minPause), maxPause)
@@ -276,7 +276,7 @@ func (t *Tracker) Refresh(pid uint32, addr uint64) {
 
 // mayRefresh reports whether to read p's mappings again now because of addr.
 func (p *Process) mayRefresh(addr uint64) bool {
-	m, ok := p.mappings.find(addr)
+	m, ok := p.mappings.findMapping(addr)
 	switch {
 	case p.ended != 0:
 		return false

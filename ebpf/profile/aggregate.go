@@ -85,8 +85,8 @@ func newAggregate(o Options, epoch int64, nodes *numa.Nodes) *aggregate {
 	}
 }
 
-// add counts a sample for its target. waker is the waker that ended the wait of its thread, "" if unknown.
-func (a *aggregate) add(s *sampler.Sample, waker string) {
+// addSample counts a sample for its target. waker is the waker that ended the wait of its thread, "" if unknown.
+func (a *aggregate) addSample(s *sampler.Sample, waker string) {
 	t := s.Target
 	of := countsKey{t.Fingerprint(), s.Kind}
 	counts := a.targets[of]
@@ -165,8 +165,8 @@ func (c *targetCounts) samples() (sum uint64) {
 	return sum
 }
 
-// all yields every stack and its weight. A stack is valid until the next one.
-func (c *targetCounts) all(yield func(*stack, weight) bool) {
+// eachStack yields every stack and its weight. A stack is valid until the next one.
+func (c *targetCounts) eachStack(yield func(*stack, weight) bool) {
 	var s stack
 	for key, w := range c.stacks {
 		s.decode(key)

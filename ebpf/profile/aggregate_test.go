@@ -35,7 +35,7 @@ func TestKeysHoldStacks(t *testing.T) {
 	if len(c.stacks) != len(stacks) {
 		t.Errorf("%d keys of %d stacks", len(c.stacks), len(stacks))
 	}
-	for s, w := range c.all {
+	for s, w := range c.eachStack {
 		want := stacks[w.value-1]
 		if s.comm != want.comm || s.pid != want.pid || s.outcome != want.outcome ||
 			s.thread != want.thread || s.tid != want.tid ||

@@ -57,7 +57,7 @@ func New(o Options, e Executables, work *filework.Pool) (*Builder, error) {
 		b.Close()
 		return nil, err
 	}
-	b.names.debuginfod.use(update.fetcher, o.Debuginfod, b.names.symbolizer)
+	b.names.debuginfod.useClient(update.fetcher, o.Debuginfod, b.names.symbolizer)
 	return b, nil
 }
 
@@ -85,7 +85,7 @@ func (u *Update) Discard() { u.builder.names.debuginfod.discard(u.fetcher) }
 // to the old options.
 func (u *Update) Apply() {
 	b := u.builder
-	b.names.debuginfod.use(u.fetcher, u.options.Debuginfod, b.names.symbolizer)
+	b.names.debuginfod.useClient(u.fetcher, u.options.Debuginfod, b.names.symbolizer)
 	b.names.symbolizer.SetTableBytes(u.options.SymbolBytes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +110,7 @@ func (b *Builder) Add(s *sampler.Sample) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts.addOutcome(s)
-	b.aggregateOf(s).add(s, waker)
+	b.aggregateOf(s).addSample(s, waker)
 }
 
 // aggregateOf returns the aggregate for a sample: a sample from before the last Update counts according to the old
@@ -181,7 +181,7 @@ func (b *Builder) CollectWithin(patience time.Duration) []Profile {
 func (b *Builder) CollectInto(to *pprof.Builder, patience time.Duration) {
 	b.collecting.Lock()
 	defer b.collecting.Unlock()
-	b.each(patience, func(n *namer, c *targetCounts, a *aggregate) {
+	b.eachTarget(patience, func(n *namer, c *targetCounts, a *aggregate) {
 		n.addAll(to, c, a)
 		b.countProfiled(c.samples())
 	})
@@ -190,7 +190,7 @@ func (b *Builder) CollectInto(to *pprof.Builder, patience time.Duration) {
 
 // collect names the samples since the last call. The caller holds b.collecting.
 func (b *Builder) collect(patience time.Duration) (out []Profile) {
-	b.each(patience, func(n *namer, c *targetCounts, a *aggregate) {
+	b.eachTarget(patience, func(n *namer, c *targetCounts, a *aggregate) {
 		made := n.profiles(c, a, &b.clock)
 		for _, p := range made {
 			b.countProfiled(p.Samples)
@@ -200,9 +200,9 @@ func (b *Builder) collect(patience time.Duration) (out []Profile) {
 	return out
 }
 
-// each calls use with the counts of each target since the last call. The caller holds b.collecting.
-func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *aggregate)) {
-	past := b.take()
+// eachTarget calls use with the counts of each target since the last call. The caller holds b.collecting.
+func (b *Builder) eachTarget(patience time.Duration, use func(*namer, *targetCounts, *aggregate)) {
+	past := b.takeAggregates()
 	defer func() { b.collected = time.Now() }()
 
 	ended := b.names.jit.Gone()
@@ -212,7 +212,7 @@ func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *
 		how = append(how, namingOf(&a.options))
 	}
 	namer := b.names.namer(how...)
-	namer.read(stacksOf(past), patience)
+	namer.readStacks(stacksOf(past), patience)
 	for _, a := range past {
 		for of, c := range a.targets {
 			namer.counts = symbolCounts{}
@@ -222,11 +222,11 @@ func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *
 		}
 	}
 	b.countUnnamed(namer.unnamed)
-	b.names.trim(ended, namer.unknownKernel)
+	b.names.trimEnded(ended, namer.unknownKernel)
 }
 
-// take returns the aggregates since the last call.
-func (b *Builder) take() []*aggregate {
+// takeAggregates returns the aggregates since the last call.
+func (b *Builder) takeAggregates() []*aggregate {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.startAggregate()

@@ -38,8 +38,8 @@ func (d *debuginfodClient) discard(prepared *debuginfod.Client) {
 	}
 }
 
-// use replaces the current client by a client from prepare.
-func (d *debuginfodClient) use(prepared *debuginfod.Client, o debuginfod.Options, s *symbol.Symbolizer) {
+// useClient replaces the current client by a client from prepare.
+func (d *debuginfodClient) useClient(prepared *debuginfod.Client, o debuginfod.Options, s *symbol.Symbolizer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.client

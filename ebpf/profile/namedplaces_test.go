@@ -83,11 +83,11 @@ func TestNamedPlacesAreBounded(t *testing.T) {
 		p.begin(naming{}, nil)
 		for i := range count {
 			f := kernel.Frame{Exe: unwind.ExeID(1 + i%7), Vaddr: uint64(from + i)}
-			if _, ok := p.get(f); !ok {
-				p.put(f, userLocation{})
+			if _, ok := p.getLocation(f); !ok {
+				p.putLocation(f, userLocation{})
 			}
 		}
-		p.end()
+		p.endRound()
 	}
 	for range 10 {
 		fill(0, 1000)
@@ -97,7 +97,7 @@ func TestNamedPlacesAreBounded(t *testing.T) {
 		fill(7*1000*(round+1), 4000)
 		require.LessOrEqual(t, len(p.places), placeRounds*4000+maxNamedPlaces)
 	}
-	_, ok := p.get(kernel.Frame{Exe: 1})
+	_, ok := p.getLocation(kernel.Frame{Exe: 1})
 	require.False(t, ok, "used in the first rounds alone")
 	fill(1_000_000, 3*maxNamedPlaces)
 	require.Empty(t, p.places)

@@ -112,7 +112,7 @@ func (n *namer) newPlace(key namedFrame) userLocation {
 	if key.Exe != 0 && key.Code == 0 { // the places of a file are bounded
 		l := n.newLocation(key)
 		if n.places != nil && n.places.keeps(key.Frame) && n.frames[exeAddressOf(key.Frame)] != nil {
-			n.places.put(key.Frame, l)
+			n.places.putLocation(key.Frame, l)
 		} else {
 			n.locations[key] = l
 		}
@@ -135,9 +135,9 @@ func (n *namer) newPlace(key namedFrame) userLocation {
 	return l
 }
 
-// read reads the names of all addresses, as many as it can within the given time.
-func (n *namer) read(all iter.Seq[*stack], patience time.Duration) {
-	n.names.readers.ended(n.names.readers.run(n.prefetch(all), patience))
+// readStacks reads the names of all addresses, as many as it can within the given time.
+func (n *namer) readStacks(all iter.Seq[*stack], patience time.Duration) {
+	n.names.readers.ended(n.names.readers.runWork(n.prefetch(all), patience))
 }
 
 // stacksOf yields the stacks of aggregates. A stack is valid until the next one.
@@ -145,7 +145,7 @@ func stacksOf(all []*aggregate) iter.Seq[*stack] {
 	return func(yield func(*stack) bool) {
 		for _, a := range all {
 			for _, c := range a.targets {
-				for s := range c.all {
+				for s := range c.eachStack {
 					if !yield(s) {
 						return
 					}
@@ -168,7 +168,7 @@ func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Pr
 // addAll names the stacks of a target, and adds them to a profile.
 func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 	var locations []*pprof.Location
-	for s, w := range c.all {
+	for s, w := range c.eachStack {
 		locations = n.stack(locations[:0], s, a.options)
 		does := s.doing.labels(locations[:len(s.kernel)], &a.options)
 		weight := pprof.Weight{Value: int64(w.value), Samples: int64(w.samples), Largest: int64(w.largest)}
@@ -389,7 +389,7 @@ func (n *namer) known(f kernel.Frame) (userLocation, bool) {
 	if n.places == nil {
 		return userLocation{}, false
 	}
-	return n.places.get(f)
+	return n.places.getLocation(f)
 }
 
 // userLocation is a location in user space. named is true if its function is known.

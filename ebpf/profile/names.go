@@ -101,10 +101,10 @@ func (n *names) refreshDebugFiles() {
 	}
 }
 
-// trim frees the memory of a round of naming, and the names of processes that had ended when it started. It reads the
-// kernel's symbols again if addresses had none.
-func (n *names) trim(ended []uint32, unknownKernel bool) {
-	n.places.end()
+// trimEnded frees the memory of a round of naming, and the names of processes that had ended when it started. It reads
+// the kernel's symbols again if addresses had none.
+func (n *names) trimEnded(ended []uint32, unknownKernel bool) {
+	n.places.endRound()
 	n.symbolizer.Trim()
 	n.jit.Forget(ended)
 	if now := time.Now(); unknownKernel && now.Sub(n.kernelRead) >= kernelRefresh {

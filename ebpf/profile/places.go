@@ -33,8 +33,8 @@ type recentPlace struct {
 	of *namedPlace // nil if the slot is empty
 }
 
-// slot returns the slot of a place in p.recent, which may hold another place.
-func (p *namedPlaces) slot(at place) *recentPlace {
+// slotOf returns the slot of a place in p.recent, which may hold another place.
+func (p *namedPlaces) slotOf(at place) *recentPlace {
 	return &p.recent[(at.vaddr*0x9e3779b97f4a7c15>>32^at.in)%recentPlaces]
 }
 
@@ -68,7 +68,7 @@ func (p *namedPlaces) begin(how naming, forgotten map[uint32]bool) {
 		clear(p.places)
 	}
 	if len(forgotten) > 0 {
-		maps.DeleteFunc(p.places, func(at place, _ *namedPlace) bool { return forgotten[uint32(at.exe())] })
+		maps.DeleteFunc(p.places, func(at place, _ *namedPlace) bool { return forgotten[uint32(at.exeID())] })
 	}
 	p.round++
 }
@@ -86,15 +86,15 @@ func placeOf(f kernel.Frame) place {
 	return place{f.Vaddr, in}
 }
 
-func (p place) exe() unwind.ExeID { return unwind.ExeID(p.in >> 1) }
+func (p place) exeID() unwind.ExeID { return unwind.ExeID(p.in >> 1) }
 
-// get returns the location of a frame, or false if it is not known.
-func (p *namedPlaces) get(f kernel.Frame) (userLocation, bool) {
+// getLocation returns the location of a frame, or false if it is not known.
+func (p *namedPlaces) getLocation(f kernel.Frame) (userLocation, bool) {
 	if !p.keeps(f) {
 		return userLocation{}, false
 	}
 	at := placeOf(f)
-	recent := p.slot(at)
+	recent := p.slotOf(at)
 	if recent.of == nil || recent.at != at {
 		l := p.places[at]
 		if l == nil {
@@ -106,13 +106,14 @@ func (p *namedPlaces) get(f kernel.Frame) (userLocation, bool) {
 	return recent.of.userLocation, true
 }
 
-// put stores the location of a frame.
-func (p *namedPlaces) put(f kernel.Frame, l userLocation) {
+// putLocation stores the location of a frame.
+func (p *namedPlaces) putLocation(f kernel.Frame, l userLocation) {
 	p.places[placeOf(f)] = &namedPlace{l, p.round}
 }
 
-// end evicts places not used recently if there are too many, and clears the cache if it is still far over the limit.
-func (p *namedPlaces) end() {
+// endRound evicts places not used recently if there are too many, and clears the cache if it is still far over the
+// limit.
+func (p *namedPlaces) endRound() {
 	if len(p.places) <= maxNamedPlaces {
 		return
 	}

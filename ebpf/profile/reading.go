@@ -74,8 +74,8 @@ func (r *readers) hurry() {
 	r.ends.CompareAndSwap(nil, &now)
 }
 
-// left returns how long a round that started at began may still wait.
-func (r *readers) left(began time.Time, patience time.Duration) time.Duration {
+// timeLeft returns how long a round that started at began may still wait.
+func (r *readers) timeLeft(began time.Time, patience time.Duration) time.Duration {
 	deadline := began.Add(patience)
 	if ends := r.ends.Load(); ends != nil {
 		if ends.After(began) {
@@ -88,14 +88,14 @@ func (r *readers) left(began time.Time, patience time.Duration) time.Duration {
 	return max(time.Until(deadline), 0)
 }
 
-// run does as much of the work as it can within the given time. It returns the rest.
-func (r *readers) run(all []*work, patience time.Duration) (rest []*work) {
+// runWork does as much of the work as it can within the given time. It returns the rest.
+func (r *readers) runWork(all []*work, patience time.Duration) (rest []*work) {
 	began := time.Now()
 	turn := firstTurn
 	for {
 		var again []*work
 		for _, w := range all {
-			switch r.step(w, min(turn, r.left(began, patience))) {
+			switch r.stepWork(w, min(turn, r.timeLeft(began, patience))) {
 			case done:
 				w.use()
 			case hopeless:
@@ -104,7 +104,7 @@ func (r *readers) run(all []*work, patience time.Duration) (rest []*work) {
 				again = append(again, w)
 			}
 		}
-		if len(again) == 0 || r.left(began, patience) == 0 {
+		if len(again) == 0 || r.timeLeft(began, patience) == 0 {
 			return append(rest, again...)
 		}
 		all, turn = again, nextTurn
@@ -120,8 +120,8 @@ const (
 	hopeless // not in this round
 )
 
-// step starts a piece of work, if it is allowed to, and waits for it.
-func (r *readers) step(w *work, patience time.Duration) progress {
+// stepWork starts a piece of work, if it is allowed to, and waits for it.
+func (r *readers) stepWork(w *work, patience time.Duration) progress {
 	if w.task == nil {
 		if w.err = r.start(w); w.err != nil {
 			if filework.Hangs(w.err) {
@@ -172,8 +172,8 @@ func (r *readers) ended(rest []*work) {
 	}
 }
 
-// why returns the reason why names of an executable were not ready in the last round, or nil if they were ready.
-func (r *readers) why(exe unwind.ExeID) error {
+// whyUnnamed returns the reason why names of an executable were not ready in the last round, or nil if they were ready.
+func (r *readers) whyUnnamed(exe unwind.ExeID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.late[exe]

@@ -21,14 +21,14 @@ func testHurry(t *testing.T) {
 	const patience = 10 * lastPatience
 	began := time.Now()
 	time.AfterFunc(100*time.Millisecond, r.hurry)
-	rest := r.run([]*work{slow}, patience)
+	rest := r.runWork([]*work{slow}, patience)
 	if took := time.Since(began); took < lastPatience || took > lastPatience+time.Second {
 		t.Errorf("it took %v, want about %v", took, lastPatience)
 	}
 	if len(rest) != 1 {
 		t.Errorf("%d pieces of work are left, want 1", len(rest))
 	}
-	if left := r.left(time.Now(), patience); left > lastPatience {
+	if left := r.timeLeft(time.Now(), patience); left > lastPatience {
 		t.Errorf("the last round may wait %v", left)
 	}
 }

@@ -32,7 +32,7 @@ func (b *Builder) Name(samples []*sampler.Sample, patience time.Duration) []Name
 		}
 	}
 	namer := b.names.namer(namingOf(&o))
-	namer.read(slices.Values(stacks), patience)
+	namer.readStacks(slices.Values(stacks), patience)
 	out := make([]Named, len(stacks))
 	for i, s := range stacks {
 		out[i] = Named{namer.appendKernel(nil, s), namer.appendUser(nil, s, &o)}

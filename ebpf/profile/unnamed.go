@@ -32,7 +32,7 @@ func (n *names) describeUnnamed(frames map[unwind.ExeID]uint64, outside map[stri
 		if status, ok := n.symbolizer.Status(o); ok {
 			u.Reason = status.Reason.String()
 		}
-		if n.readers.why(exe) != nil {
+		if n.readers.whyUnnamed(exe) != nil {
 			u.Reason = "not_ready"
 		}
 		out = append(out, u)
@@ -57,7 +57,7 @@ const explainPatience = 500 * time.Millisecond
 
 // explain returns the reason why names of an executable are missing.
 func (n *names) explain(o *symbol.Object) string {
-	if late := n.readers.why(unwind.ExeID(o.ID)); late != nil {
+	if late := n.readers.whyUnnamed(unwind.ExeID(o.ID)); late != nil {
 		return late.Error()
 	}
 	origin := filework.Origin{Mount: fmt.Sprintf("package lists of user %d", o.Owner), Owner: o.Owner}

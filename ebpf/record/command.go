@@ -52,8 +52,8 @@ func (c *command) hasEnded() bool {
 	}
 }
 
-// end ends the program, if it still runs.
-func (c *command) end() {
+// endCommand ends the program, if it still runs.
+func (c *command) endCommand() {
 	const patience = 2 * time.Second
 	if c.hasEnded() {
 		return
@@ -78,7 +78,7 @@ func (r *Recorder) EndCommand() (code int, ended bool, err error) {
 		return 0, false, errNoCommand
 	}
 	ended = c.hasEnded()
-	c.end()
+	c.endCommand()
 	return exitCode(c.cmd.ProcessState), ended, nil
 }
 

@@ -15,8 +15,8 @@ func (r *Recorder) startHeap() error {
 	}
 	r.heap = heap.New(heap.Options{
 		Sampler:   r.sampler,
-		Target:    func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
-		Use:       func(s *sampler.Sample) { _ = r.add(s) }, // no timestamps are kept for these samples
+		Target:    func(pid uint32) (*target.Target, bool) { return r.target, r.selected.hasProcess(pid) },
+		Use:       func(s *sampler.Sample) { _ = r.addSample(s) }, // no timestamps are kept for these samples
 		KeepEnded: r.options.Command || len(r.options.PIDs) > 0,
 		Early:     r.options.Command,
 	})

@@ -30,8 +30,8 @@ func (r *Recorder) startProbe() error {
 	}
 	r.probing = probing.New(probing.Options{
 		Completer: r.sampler,
-		Target:    func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
-		Use:       func(s *sampler.Sample) { _ = r.add(s) }, // no timestamps are kept for these samples
+		Target:    func(pid uint32) (*target.Target, bool) { return r.target, r.selected.hasProcess(pid) },
+		Use:       func(s *sampler.Sample) { _ = r.addSample(s) }, // no timestamps are kept for these samples
 	})
 	r.probing.Update(probing.Config{
 		Probes: []probe.Probe{r.options.Probe}, UserStacks: r.options.UserStacks, KernelStacks: r.options.KernelStacks,

@@ -206,18 +206,18 @@ func Open(o Options) (*Recorder, error) {
 		profile: pprof.NewBuilder(pprof.Options{Kind: o.Kind, Count: true, Period: o.period()}),
 		target:  target.Of(map[string]string{target.LabelServiceName: "headwater record"}),
 	}
-	if err := r.open(); err != nil {
+	if err := r.openSources(); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-func (r *Recorder) open() error {
+func (r *Recorder) openSources() error {
 	var err error
 	r.sampler, err = sampler.Open(sampler.Options{
 		TableBytes: r.options.TableBytes,
 		Files:      r.files,
-		Target:     func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
+		Target:     func(pid uint32) (*target.Target, bool) { return r.target, r.selected.hasProcess(pid) },
 		Observe:    r.observe,
 		Ended:      func(pid uint32) { r.selected.ended(pid); r.builder.Ended(pid) },
 		AfterRound: r.askAgain,
@@ -251,7 +251,7 @@ func (r *Recorder) startWaiting() (err error) {
 	}
 	r.waiting, err = offcpu.Start(offcpu.Options{
 		Completer: r.sampler, MaxShare: waitingShare, Wakers: r.options.Wakers,
-		Target: func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
+		Target: func(pid uint32) (*target.Target, bool) { return r.target, r.selected.hasProcess(pid) },
 		Use: func(s *sampler.Sample) {
 			if !r.options.shows(s.Thread.State) {
 				return
@@ -264,7 +264,7 @@ func (r *Recorder) startWaiting() (err error) {
 			if !r.options.UserStacks {
 				shown.User, shown.Interpreted, shown.Outcome = nil, nil, unwind.NotCollected
 			}
-			_ = r.add(&shown) // no timestamps are kept for these samples
+			_ = r.addSample(&shown) // no timestamps are kept for these samples
 		},
 	}, float64(r.options.OffCPURate))
 	return err
@@ -296,8 +296,8 @@ var errClosed = errors.New("the recorder is closed")
 // errFull ends a recording with MaxTimestamps timestamps.
 var errFull = errors.New("full")
 
-// add counts one sample.
-func (r *Recorder) add(s *sampler.Sample) error {
+// addSample counts one sample.
+func (r *Recorder) addSample(s *sampler.Sample) error {
 	if !r.selected.hasSample(s.Sample) {
 		return nil
 	}
@@ -350,8 +350,8 @@ func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	defer stop()
 	context.AfterFunc(ctx, r.stopSampling) // stop at once, even while names are being read
 	sampled := make(chan error, 1)
-	go func() { sampled <- r.sampler.Run(ctx, r.add) }()
-	ended, err := r.wait(ctx, sampled)
+	go func() { sampled <- r.sampler.Run(ctx, r.addSample) }()
+	ended, err := r.waitForEnd(ctx, sampled)
 	if r.options.Each != nil && ctx.Err() != nil {
 		r.builder.Hurry() // end without waiting long for names
 	}
@@ -391,9 +391,9 @@ func (r *Recorder) stopSampling() {
 	})
 }
 
-// wait ends rounds at intervals until the recording ends. It returns the reason if the recording ended on its own. If
-// sampling fails, wait puts its error back into sampled.
-func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, err error) {
+// waitForEnd ends rounds at intervals until the recording ends. It returns the reason if the recording ended on its
+// own. If sampling fails, wait puts its error back into sampled.
+func (r *Recorder) waitForEnd(ctx context.Context, sampled chan error) (ended string, err error) {
 	const look = 100 * time.Millisecond
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
@@ -408,7 +408,7 @@ func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, 
 			return "", nil
 		case <-ticker.C:
 		}
-		if ended := r.selected.gone(); ended != "" {
+		if ended := r.selected.goneReason(); ended != "" {
 			return ended, nil
 		}
 		if time.Since(collected) < round && r.builder.Bytes() < maxBytes {

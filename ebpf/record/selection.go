@@ -242,8 +242,8 @@ func (s *Selection) isUnit(line string) bool {
 	return slices.Contains(parts[1:], s.Unit) || slices.Contains(parts[1:], s.Unit+".service")
 }
 
-// has reports whether a process is selected.
-func (s *selection) has(pid uint32) bool {
+// hasProcess reports whether a process is selected.
+func (s *selection) hasProcess(pid uint32) bool {
 	if s.everything() {
 		return true
 	}
@@ -333,8 +333,8 @@ func (s *selection) changed(now time.Time) bool {
 	return changed
 }
 
-// gone returns a text that says that all selected processes, or the command, have ended; "" if any still runs.
-func (s *selection) gone() string {
+// goneReason returns a text that says that all selected processes, or the command, have ended; "" if any still runs.
+func (s *selection) goneReason() string {
 	if s.Command {
 		if s.command != nil && s.command.hasEnded() {
 			return "the command has ended"
@@ -366,7 +366,7 @@ func (s *selection) executable() string {
 
 func (s *selection) close() {
 	if s.command != nil {
-		s.command.end()
+		s.command.endCommand()
 	}
 	if s.cgroups != nil {
 		s.cgroups.Close()

@@ -28,7 +28,7 @@ func TestNoProcess(t *testing.T) {
 	require.ErrorContains(t, err, "is a thread of process")
 	s, err := newSelection(Selection{TIDs: threads[1:2]}, procfs.Default)
 	require.NoError(t, err)
-	require.True(t, s.has(self))
+	require.True(t, s.hasProcess(self))
 	require.True(t, s.hasSample(&kernel.Sample{PID: self, TID: threads[1]}))
 	require.False(t, s.hasSample(&kernel.Sample{PID: self, TID: threads[0]}))
 }
@@ -40,18 +40,18 @@ func TestFamily(t *testing.T) {
 	require.NoError(t, err)
 	fork := func(parent, pid uint32) { s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: parent, PID: pid}) }
 	const child, grandchild, other = 1 << 30, 1<<30 + 1, 1<<30 + 2
-	require.False(t, s.has(child))
+	require.False(t, s.hasProcess(child))
 	fork(self, child)
 	require.True(t, s.changed(s.asked))
 	require.False(t, s.changed(s.asked))
 	fork(child, grandchild)
 	fork(1, other)
-	require.True(t, s.has(child))
-	require.True(t, s.has(grandchild))
-	require.False(t, s.has(other))
+	require.True(t, s.hasProcess(child))
+	require.True(t, s.hasProcess(grandchild))
+	require.False(t, s.hasProcess(other))
 	fork(other, child)
-	require.False(t, s.has(child))
-	require.Empty(t, s.gone())
+	require.False(t, s.hasProcess(child))
+	require.Empty(t, s.goneReason())
 }
 
 // TestGone checks that a recording of processes ends when all of them have ended.
@@ -61,17 +61,17 @@ func TestGone(t *testing.T) {
 	s, err := newSelection(Selection{PIDs: []uint32{uint32(cmd.Process.Pid)}}, procfs.Default)
 	require.NoError(t, err)
 	require.Regexp(t, `^process \d+ \(.+\)$`, s.String())
-	require.Empty(t, s.gone())
+	require.Empty(t, s.goneReason())
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
-	require.Regexp(t, `^process \d+ has ended$`, s.gone())
+	require.Regexp(t, `^process \d+ has ended$`, s.goneReason())
 }
 
 // TestCPUs checks that samples of other CPUs are left out.
 func TestCPUs(t *testing.T) {
 	s, err := newSelection(Selection{CPUs: []uint32{1, 3}}, procfs.Default)
 	require.NoError(t, err)
-	require.True(t, s.has(1))
+	require.True(t, s.hasProcess(1))
 	require.True(t, s.hasSample(&kernel.Sample{CPU: 3}))
 	require.False(t, s.hasSample(&kernel.Sample{CPU: 2}))
 	require.Equal(t, "this host, CPU 1, 3", s.String())
@@ -85,10 +85,10 @@ func TestCommandBegins(t *testing.T) {
 	s.add(pid)
 	s.since[pid] = notBegun
 	at := func(pid uint32, time uint64) bool { return s.hasSample(&kernel.Sample{PID: pid, Time: time}) }
-	require.True(t, s.has(pid))
+	require.True(t, s.hasProcess(pid))
 	require.False(t, at(pid, 100))
 	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: 1, PID: pid, Time: 40}) // the fork of Start itself
-	require.True(t, s.has(pid))
+	require.True(t, s.hasProcess(pid))
 	require.False(t, at(pid, 100))
 	s.observe(&kernel.Record{Kind: kernel.RecordExec, PID: pid, Time: 50})
 	require.False(t, at(pid, 49))
@@ -96,7 +96,7 @@ func TestCommandBegins(t *testing.T) {
 	s.observe(&kernel.Record{Kind: kernel.RecordExec, PID: pid, Time: 80}) // the exec of a shell
 	require.True(t, at(pid, 60))
 	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: pid, PID: child, Time: 60})
-	require.True(t, s.has(child))
+	require.True(t, s.hasProcess(child))
 	require.True(t, at(child, 61))
 }
 
@@ -154,7 +154,7 @@ func TestChildren(t *testing.T) {
 	for _, p := range s.leftOut {
 		left = append(left, p.PID)
 		require.NotEmpty(t, p.Name)
-		require.False(t, s.has(p.PID))
+		require.False(t, s.hasProcess(p.PID))
 	}
 	require.ElementsMatch(t, pids[1:], left)
 
@@ -163,9 +163,9 @@ func TestChildren(t *testing.T) {
 	require.NoError(t, s.findChildren())
 	require.Empty(t, s.leftOut)
 	for _, pid := range pids {
-		require.True(t, s.has(pid))
+		require.True(t, s.hasProcess(pid))
 	}
-	require.False(t, s.has(uint32(os.Getpid())))
+	require.False(t, s.hasProcess(uint32(os.Getpid())))
 
 	s, err = newSelection(Selection{PIDs: pids[3:]}, procfs.Default)
 	require.NoError(t, err)
@@ -179,9 +179,9 @@ func TestNumberUsedAgain(t *testing.T) {
 	self := uint32(os.Getpid())
 	s, err := newSelection(Selection{PIDs: []uint32{self}}, procfs.Default)
 	require.NoError(t, err)
-	require.True(t, s.has(self))
-	require.Empty(t, s.gone())
+	require.True(t, s.hasProcess(self))
+	require.Empty(t, s.goneReason())
 	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: 1, PID: self})
-	require.False(t, s.has(self))
-	require.Contains(t, s.gone(), "has ended")
+	require.False(t, s.hasProcess(self))
+	require.Contains(t, s.goneReason(), "has ended")
 }

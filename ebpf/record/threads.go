@@ -32,7 +32,7 @@ type threads struct {
 	kernel *kernel.Threads
 }
 
-func (t *threads) open() (*kernel.Threads, error) {
+func (t *threads) openThreads() (*kernel.Threads, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -61,7 +61,7 @@ func (t *threads) close() error {
 // called concurrently, before Close.
 func (r *Recorder) Threads(pid uint32) (out []Thread, err error) {
 	const patience = 100 * time.Millisecond // kernel symbols are already read
-	from, err := r.threads.open()
+	from, err := r.threads.openThreads()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (r *Recorder) waits(t *kernel.Thread) bool {
 	if t.Outcome == unwind.KernelThread && (t.State == kernel.Sleeping || t.State == kernel.Idle) {
 		return false
 	}
-	return r.selected.has(t.PID) &&
+	return r.selected.hasProcess(t.PID) &&
 		r.selected.hasSample(&kernel.Sample{PID: t.PID, TID: t.TID, CPU: t.CPU, Time: t.Time})
 }
 

@@ -33,7 +33,7 @@ func walkCompat(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	w := compatWalker{tracker: t, view: view, sample: s, memory: memory{s.Stack}}
 	w.machine, _ = cfi.MachineOf(elf.EM_386)
 	s.User, s.FPs = s.User[:0], s.FPs[:0]
-	s.Outcome, s.Finish = w.walk(frame), kernel.ByCFI
+	s.Outcome, s.Finish = w.walkFrames(frame), kernel.ByCFI
 }
 
 // compatWalker walks one stack of a 32-bit task.
@@ -46,18 +46,18 @@ type compatWalker struct {
 	viaFP   bool // the current frame was found by a frame record
 }
 
-// walk walks from the leaf to the root.
-func (w *compatWalker) walk(f cfi.Frame) unwind.Outcome {
+// walkFrames walks from the leaf to the root.
+func (w *compatWalker) walkFrames(f cfi.Frame) unwind.Outcome {
 	for range maxFrames {
-		if o := w.find(f.Lookup()); o != unwind.Unset {
-			w.add(&f)
+		if o := w.findRules(f.Lookup()); o != unwind.Unset {
+			w.addFrame(&f)
 			return o
 		}
 		call, bias, ok := w.callFrame(&f)
 		if ok && call.Signal {
 			f.Exact = true // a signal trampoline is not called
 		}
-		w.add(&f)
+		w.addFrame(&f)
 		caller, o := w.byFramePointer, unwind.Unset
 		if ok {
 			caller = func(f *cfi.Frame) (cfi.Frame, unwind.Outcome) { return w.byCallFrame(f, &call, bias) }
@@ -79,8 +79,8 @@ func (w *compatWalker) callFrame(f *cfi.Frame) (call unwind.CallFrame, bias uint
 	return call, bias, ok && call.Signal
 }
 
-// find looks an address up, and reads the mappings again if it is in none.
-func (w *compatWalker) find(addr uint64) unwind.Outcome {
+// findRules looks an address up, and reads the mappings again if it is in none.
+func (w *compatWalker) findRules(addr uint64) unwind.Outcome {
 	if w.view.Mapped(addr) != unwind.Unset {
 		w.tracker.Refresh(w.sample.PID, addr)
 		*w.view = w.tracker.AtExec(w.sample.PID, w.sample.Time, w.sample.Exec)
@@ -88,8 +88,8 @@ func (w *compatWalker) find(addr uint64) unwind.Outcome {
 	return w.view.Mapped(addr)
 }
 
-// add adds a frame to the sample.
-func (w *compatWalker) add(f *cfi.Frame) {
+// addFrame adds a frame to the sample.
+func (w *compatWalker) addFrame(f *cfi.Frame) {
 	fp, _ := f.Regs.Get(ebp)
 	addFrame(w.view, w.sample, &unwind.Regs{PC: f.PC, FP: fp, Exact: f.Exact, ViaFP: w.viaFP})
 }

@@ -22,8 +22,8 @@ type gaps struct {
 
 type gap struct{ since, until uint64 }
 
-// add notes a record that reports lost records.
-func (g *gaps) add(r *kernel.Record) {
+// addRecord notes a record that reports lost records.
+func (g *gaps) addRecord(r *kernel.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lost += r.Count

@@ -13,9 +13,9 @@ import (
 func TestBlame(t *testing.T) {
 	var g gaps
 	now := clock.Monotonic()
-	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 200, Time: now - 100})
-	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 120, Time: now - 50, Count: 7}) // continues the gap
-	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 20, Time: now - 10, Count: 5})
+	g.addRecord(&kernel.Record{Kind: kernel.RecordLost, Since: now - 200, Time: now - 100})
+	g.addRecord(&kernel.Record{Kind: kernel.RecordLost, Since: now - 120, Time: now - 50, Count: 7}) // continues the gap
+	g.addRecord(&kernel.Record{Kind: kernel.RecordLost, Since: now - 20, Time: now - 10, Count: 5})
 	for _, test := range []struct {
 		time          uint64
 		outcome, want unwind.Outcome
@@ -37,7 +37,7 @@ func TestBlame(t *testing.T) {
 		t.Errorf("%d records lost, want 12", lost)
 	}
 	for i := range uint64(10 * maxGaps) {
-		g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now + 10*i, Time: now + 10*i + 5})
+		g.addRecord(&kernel.Record{Kind: kernel.RecordLost, Since: now + 10*i, Time: now + 10*i + 5})
 	}
 	if n := len(g.times); n > maxGaps {
 		t.Errorf("%d times are remembered, want at most %d", n, maxGaps)

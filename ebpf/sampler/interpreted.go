@@ -50,7 +50,7 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 	if by.Interpreter != nil && by.Rests(t) {
 		x.shape = x.shape[:0]
 		x.place(t, &by, s)
-		x.languages.add(by.Name(), LanguageStats{NotRead: uint64(len(s.Chain.Frames))})
+		x.languages.addStats(by.Name(), LanguageStats{NotRead: uint64(len(s.Chain.Frames))})
 		return x.withOne(&by, by.Unread(), s)
 	}
 	if s.Chain.Interpreter != 0 && len(s.Chain.Codes) > 0 {
@@ -61,7 +61,7 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 	if by.Interpreter != nil {
 		if id, ok := by.Unnamed(); ok {
 			frames := x.withOne(&by, id, s)
-			x.languages.add(by.Name(), LanguageStats{NotNamed: x.unknown, Hint: by.Hint()})
+			x.languages.addStats(by.Name(), LanguageStats{NotNamed: x.unknown, Hint: by.Hint()})
 			return frames
 		}
 	}
@@ -117,7 +117,7 @@ func (x *interpreted) withSlots(
 		}
 		switch {
 		case m != nil:
-			x.languages.add(i.Name(), LanguageStats{Named: 1})
+			x.languages.addStats(i.Name(), LanguageStats{Named: 1})
 			x.merged = append(x.merged, kernel.Frame{
 				Vaddr: m.IP, Exe: i.Exe(), Code: m.ID, Flags: kernel.Interpreted | f.Flags&kernel.ReturnAddress,
 			})
@@ -199,10 +199,10 @@ func (x *interpreted) withMade(by *process.Interpretation, s *kernel.Sample) []k
 func (x *interpreted) countMade(by *process.Interpretation) {
 	if makers := by.Makers(); makers != "" && x.unknown > 0 {
 		hint := "functions of " + makers + " are JIT code, which has no names unless a perf map has them"
-		x.languages.add(makers, LanguageStats{NotNamed: x.unknown, Hint: hint})
+		x.languages.addStats(makers, LanguageStats{NotNamed: x.unknown, Hint: hint})
 		return
 	}
-	x.languages.add(by.Name(), LanguageStats{NotRead: x.unknown})
+	x.languages.addStats(by.Name(), LanguageStats{NotRead: x.unknown})
 }
 
 // findMachineCode finds the machine code of the frames that are in no file.
@@ -380,7 +380,7 @@ func (x *interpreted) addPlaced(
 	}
 	if by.Interpreter != nil {
 		x.merged = append(x.merged, kernel.Frame{Exe: i.Exe(), Code: by.Unread(), Flags: kernel.Interpreted})
-		x.languages.add(i.Name(), LanguageStats{NotRead: 1})
+		x.languages.addStats(i.Name(), LanguageStats{NotRead: 1})
 	}
 	return false
 }
@@ -406,6 +406,6 @@ func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) (n Langua
 		}
 		x.merged = append(x.merged, frame)
 	}
-	x.languages.add(i.Name(), n)
+	x.languages.addStats(i.Name(), n)
 	return n
 }

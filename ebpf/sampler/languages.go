@@ -32,8 +32,8 @@ type languageCounts struct {
 	count map[string]*LanguageStats
 }
 
-// add counts frames. path stands for the file of the functions: "[python 3.11]", "[PHP code]".
-func (l *languageCounts) add(path string, n LanguageStats) {
+// addStats counts frames. path stands for the file of the functions: "[python 3.11]", "[PHP code]".
+func (l *languageCounts) addStats(path string, n LanguageStats) {
 	if n.Named == 0 && n.Unnamed() == 0 {
 		return
 	}
@@ -81,6 +81,6 @@ func (l *languageCounts) addJITCode(view *process.View, s *kernel.Sample) {
 				n.Named++
 			}
 		}
-		l.add(code.Name(), n)
+		l.addStats(code.Name(), n)
 	}
 }

@@ -52,9 +52,9 @@ func newQueue() *queue {
 	return q
 }
 
-// put adds a copy of a sample. It waits while the queue is full.
-func (q *queue) put(s *kernel.Sample) {
-	kept := q.room(s)
+// putSample adds a copy of a sample. It waits while the queue is full.
+func (q *queue) putSample(s *kernel.Sample) {
+	kept := q.roomFor(s)
 	kept.CopyFrom(s) // without the lock, as it takes long if the memory is new
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,9 +63,9 @@ func (q *queue) put(s *kernel.Sample) {
 	q.changed.Broadcast()
 }
 
-// room waits until one more sample may be kept, and returns a sample to copy it to. Only one goroutine calls put, so
+// roomFor waits until one more sample may be kept, and returns a sample to copy it to. Only one goroutine calls put, so
 // the room stays.
-func (q *queue) room(s *kernel.Sample) *kernel.Sample {
+func (q *queue) roomFor(s *kernel.Sample) *kernel.Sample {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.ending && len(q.waiting) > 0 && (q.bytes+s.Stack.Len() > queueBytes || len(q.waiting) >= queueSamples) {
@@ -86,8 +86,8 @@ func (q *queue) close(e end) {
 	q.changed.Broadcast()
 }
 
-// take waits for the next item and returns it. The last end stays in the queue.
-func (q *queue) take() item {
+// takeItem waits for the next item and returns it. The last end stays in the queue.
+func (q *queue) takeItem() item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.waiting) == 0 {
@@ -113,8 +113,8 @@ func (q *queue) empty() bool {
 	return len(q.waiting) == 0
 }
 
-// end makes put stop waiting, now and later.
-func (q *queue) end() {
+// endRound makes put stop waiting, now and later.
+func (q *queue) endRound() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ending = true

@@ -30,8 +30,9 @@ func newWalker(view *process.View, stack kernel.Stack) *walker {
 	return w
 }
 
-// walk walks from a leaf with all registers known to the root, at most max frames. It calls yield as unwind.Walk does.
-func (w *walker) walk(regs unwind.Regs, max int, yield func(*unwind.Regs)) unwind.Outcome {
+// walkFrames walks from a leaf with all registers known to the root, at most max frames. It calls yield as unwind.Walk
+// does.
+func (w *walker) walkFrames(regs unwind.Regs, max int, yield func(*unwind.Regs)) unwind.Outcome {
 	frame := w.frame(&regs)
 	for range max {
 		call, bias, ok := w.view.CallFrame(regs.Lookup())
@@ -54,7 +55,7 @@ func (w *walker) walk(regs unwind.Regs, max int, yield func(*unwind.Regs)) unwin
 		if end != cfi.Unset {
 			return outcomeOf(end)
 		}
-		next := w.regs(&caller)
+		next := w.registersOf(&caller)
 		next.Thread, next.Switches = regs.Thread, regs.Switches
 		if !call.Signal && (next.SP < regs.SP || next.SP == regs.SP && !regs.Exact) {
 			return unwind.NoProgress
@@ -94,8 +95,8 @@ func (w *walker) frame(r *unwind.Regs) cfi.Frame {
 	return f
 }
 
-// regs returns registers in the form of package unwind.
-func (w *walker) regs(f *cfi.Frame) unwind.Regs {
+// registersOf returns registers in the form of package unwind.
+func (w *walker) registersOf(f *cfi.Frame) unwind.Regs {
 	r := unwind.Regs{PC: f.PC, Exact: f.Exact}
 	r.SP, _ = f.Regs.Get(w.sp)
 	r.FP, _ = f.Regs.Get(w.fp)

@@ -48,7 +48,7 @@ func (s *Sampler) Run(ctx context.Context, use func(*Sample) error) error {
 // wakeAtEnd wakes the loops that wait for the kernel when ctx is done.
 func (s *Sampler) wakeAtEnd(ctx context.Context) error {
 	<-ctx.Done()
-	return errors.Join(s.sideBand.stop(), s.kernel.Flush())
+	return errors.Join(s.sideBand.stopReading(), s.kernel.Flush())
 }
 
 // drainSamples empties the kernel's buffer into the queue, round by round. The last round starts after ctx is done. The
@@ -61,7 +61,7 @@ func (s *Sampler) drainSamples(ctx context.Context) error {
 			deadline = deadline.Add(s.options.Interval)
 		}
 		e := end{upTo: clock.Monotonic()}
-		e.flushed, e.err = s.kernel.ReadSamples(deadline, s.samples.put)
+		e.flushed, e.err = s.kernel.ReadSamples(deadline, s.samples.putSample)
 		e.last = last || e.err != nil
 		s.samples.close(e)
 		if e.last {
@@ -73,11 +73,11 @@ func (s *Sampler) drainSamples(ctx context.Context) error {
 // finishSamples takes the samples from the queue and hands them to use, until the last round.
 func (s *Sampler) finishSamples(use func(*Sample) error) error {
 	footprint.RaisePriority()
-	defer s.samples.end()
+	defer s.samples.endRound()
 	for {
 		for s.samples.empty() && s.tracker.BuildAhead() {
 		}
-		next := s.samples.take()
+		next := s.samples.takeItem()
 		if next.sample == nil {
 			if err := s.endRound(next.end); err != nil || next.end.last {
 				return err

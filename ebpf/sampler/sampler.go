@@ -91,13 +91,13 @@ func Open(o Options) (*Sampler, error) {
 		o.Interval = DefaultInterval
 	}
 	s := &Sampler{options: o, samples: newQueue(), flushed: make(chan struct{}, 1), ended: make(chan struct{})}
-	if err := s.open(); err != nil {
+	if err := s.openKernel(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Sampler) open() error {
+func (s *Sampler) openKernel() error {
 	go procfs.StartHelper()
 	var err error
 	if s.kernel, err = kernel.Load(kernel.Options{TableBytes: s.options.TableBytes}); err != nil {

@@ -86,7 +86,7 @@ func (s *sideBand) drainLocked() error {
 	s.tracker.Update(func(b *process.Batch) {
 		for i := range records {
 			if records[i].Kind == kernel.RecordLost {
-				s.gaps.add(&records[i])
+				s.gaps.addRecord(&records[i])
 			}
 			apply(b, &records[i])
 			if s.observe != nil {
@@ -115,8 +115,8 @@ func apply(b *process.Batch, r *kernel.Record) {
 	}
 }
 
-// stop ends follow.
-func (s *sideBand) stop() error { return s.band.Stop() }
+// stopReading ends follow.
+func (s *sideBand) stopReading() error { return s.band.Stop() }
 
 // close releases the side-band. No goroutine may be reading.
 func (s *sideBand) close() { s.band.Close() }

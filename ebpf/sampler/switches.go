@@ -21,8 +21,8 @@ type switchLibraries struct {
 // maxSwitchLibraries bounds the number of executables that are remembered.
 const maxSwitchLibraries = 1 << 12
 
-// kind returns the effect that the code of a frame may have on the chain.
-func (l *switchLibraries) kind(t *process.Tracker, by *process.Interpretation, f *kernel.Frame) language.Switch {
+// switchKind returns the effect that the code of a frame may have on the chain.
+func (l *switchLibraries) switchKind(t *process.Tracker, by *process.Interpretation, f *kernel.Frame) language.Switch {
 	if f.Exe == 0 || f.Exe == by.File() {
 		return language.NoSwitch
 	}
@@ -50,7 +50,7 @@ func (x *interpreted) switchGroups(t *process.Tracker, by *process.Interpretatio
 	evaluations := 0
 	for at := range s.User {
 		f := &s.User[at]
-		if kind := x.libraries.kind(t, by, f); kind != language.NoSwitch {
+		if kind := x.libraries.switchKind(t, by, f); kind != language.NoSwitch {
 			if last := len(x.groups) - 1; last >= 0 && x.groups[last].end == at && x.groups[last].kind == kind {
 				x.groups[last].end++
 			} else {

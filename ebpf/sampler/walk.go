@@ -156,7 +156,7 @@ func rewalk(view *process.View, s *kernel.Sample) {
 		return
 	}
 	var found kernel.Sample
-	outcome := newWalker(view, s.Stack).walk(s.Regs, maxFrames, func(r *unwind.Regs) {
+	outcome := newWalker(view, s.Stack).walkFrames(s.Regs, maxFrames, func(r *unwind.Regs) {
 		addFrame(view, &found, r)
 	})
 	if outcome.Complete() || len(found.User) > len(s.User) {

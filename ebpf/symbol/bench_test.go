@@ -26,7 +26,7 @@ func BenchmarkLoad(b *testing.B) {
 			var status Status
 			for b.Loop() {
 				var n *names
-				if n, status = load(o, finder); n == nil {
+				if n, status = loadNames(o, finder); n == nil {
 					b.Fatalf("%+v", status)
 				}
 				n.close()

@@ -60,7 +60,7 @@ func newTableCache(budget int, load func(*Object) (*names, Status)) *tableCache 
 // frames returns the names at an address of an object.
 func (c *tableCache) frames(o *Object, at uint64) answer {
 	for {
-		e := c.get(o)
+		e := c.getTable(o)
 		if e == nil || e.names == nil {
 			return answer{start: at}
 		}
@@ -71,9 +71,9 @@ func (c *tableCache) frames(o *Object, at uint64) answer {
 	}
 }
 
-// get returns the loaded entry of an object, or nil if the object could not be read. This is the entry of the object's
-// source, unless the source's names are not valid for the object.
-func (c *tableCache) get(o *Object) *tableEntry {
+// getTable returns the loaded entry of an object, or nil if the object could not be read. This is the entry of the
+// object's source, unless the source's names are not valid for the object.
+func (c *tableCache) getTable(o *Object) *tableEntry {
 	e := c.getOf(o, o.source())
 	if e != nil && e.alone(o) {
 		return c.getOf(o, o)
@@ -151,8 +151,8 @@ func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.account(e, status.Bytes)
 }
 
-// trim frees the memory of all tables that is only needed while names are read. It is called between collections.
-func (c *tableCache) trim() {
+// trimTables frees the memory of all tables that is only needed while names are read. It is called between collections.
+func (c *tableCache) trimUnused() {
 	c.mu.Lock()
 	var all []*names
 	for _, e := range c.byKey {
@@ -162,7 +162,7 @@ func (c *tableCache) trim() {
 	}
 	c.mu.Unlock()
 	for _, n := range all {
-		n.trim()
+		n.trimUnused()
 	}
 }
 
@@ -284,8 +284,8 @@ func (c *tableCache) missing(now time.Time) (all, due []*tableEntry) {
 	return all, due
 }
 
-// drop removes an entry and returns the objects that shared it.
-func (c *tableCache) drop(e *tableEntry) (ids []uint32) {
+// dropTable removes an entry and returns the objects that shared it.
+func (c *tableCache) dropTable(e *tableEntry) (ids []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byKey[e.key] != e {
@@ -347,7 +347,7 @@ type generation struct {
 
 func newGeneration() generation { return generation{frames: map[uint32]map[uint64][]Frame{}} }
 
-func (g *generation) put(id uint32, at uint64, frames []Frame) {
+func (g *generation) putFrames(id uint32, at uint64, frames []Frame) {
 	m := g.frames[id]
 	if m == nil {
 		m = map[uint64][]Frame{}
@@ -383,7 +383,7 @@ func (c *frameCache) setSize(size int) {
 	}
 }
 
-func (c *frameCache) get(id uint32, at uint64) []Frame {
+func (c *frameCache) getFrames(id uint32, at uint64) []Frame {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if frames := c.young.frames[id][at]; frames != nil {
@@ -391,22 +391,22 @@ func (c *frameCache) get(id uint32, at uint64) []Frame {
 	}
 	frames := c.old.frames[id][at]
 	if frames != nil {
-		c.add(id, at, frames)
+		c.addFrames(id, at, frames)
 	}
 	return frames
 }
 
-func (c *frameCache) put(id uint32, at uint64, frames []Frame) {
+func (c *frameCache) putFrames(id uint32, at uint64, frames []Frame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.add(id, at, frames)
+	c.addFrames(id, at, frames)
 }
 
-func (c *frameCache) add(id uint32, at uint64, frames []Frame) {
+func (c *frameCache) addFrames(id uint32, at uint64, frames []Frame) {
 	if c.young.count >= c.half {
 		c.old, c.young = c.young, newGeneration()
 	}
-	c.young.put(id, at, frames)
+	c.young.putFrames(id, at, frames)
 }
 
 func (c *frameCache) forget(id uint32) {

@@ -126,7 +126,7 @@ func (d *dwarf) bytes() int {
 }
 
 // trim implements trimmer.
-func (d *dwarf) trim() {
+func (d *dwarf) trimUnused() {
 	if d.data != nil {
 		d.data.Trim()
 	}

@@ -148,7 +148,7 @@ func TestDWARFClosed(t *testing.T) {
 	program := compile(t, "a.c", inlining, "-O2", "-gdwarf-4", "-gz=zlib")
 	finder := &debugFinder{Finder: debugfile.New(nil, nil)}
 	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
-	n, _ := load(o, finder)
+	n, _ := loadNames(o, finder)
 	if known, _, _ := n.frames(nmFunctions(t, program)[0].addr); len(known.frames) == 0 {
 		t.Fatal("no name")
 	}
@@ -177,7 +177,7 @@ func TestUselessDWARFIsReleased(t *testing.T) {
 	program := withDebugInfo(t, bytes.Repeat([]byte{4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 1<<10))
 	finder := &debugFinder{Finder: debugfile.New(nil, nil), spill: elffile.Spill{Dir: t.TempDir()}}
 	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
-	n, _ := load(o, finder)
+	n, _ := loadNames(o, finder)
 	defer n.close()
 	var now usage
 	for _, f := range nmFunctions(t, program) {

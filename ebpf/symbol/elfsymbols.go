@@ -179,8 +179,8 @@ type fileNames struct {
 	golang bool // the file was built by Go's tools
 }
 
-// name implements namePool.
-func (n *fileNames) name(place uint32) (string, bool) {
+// nameAt implements namePool.
+func (n *fileNames) nameAt(place uint32) (string, bool) {
 	b, err := n.names.At(place)
 	if err != nil || len(b) == 0 {
 		return "", false

@@ -38,8 +38,8 @@ const kernelFile = "[kernel]"
 // half of all symbols on x86 since 6.2.
 const paddingPrefix = "__pfx_"
 
-// find returns the index of the range that holds addr, or -1, and whether addr is in the padding of the range.
-func (t *kernelTable) find(addr uint64) (i int, padding bool) {
+// findSymbol returns the index of the range that holds addr, or -1, and whether addr is in the padding of the range.
+func (t *kernelTable) findSymbol(addr uint64) (i int, padding bool) {
 	i, found := slices.BinarySearchFunc(t.ranges, addr,
 		func(r kernelRange, addr uint64) int { return cmp.Compare(r.start, addr) })
 	switch {
@@ -53,7 +53,7 @@ func (t *kernelTable) find(addr uint64) (i int, padding bool) {
 	return -1, false
 }
 
-func (t *kernelTable) nameAt(i int) string { return t.names.at(t.ranges[i].name) }
+func (t *kernelTable) nameAt(i int) string { return t.names.nameAt(t.ranges[i].name) }
 
 func (t *kernelTable) bytes() int { return cap(t.ranges)*kernelRangeBytes + t.names.len() }
 
@@ -66,8 +66,8 @@ const (
 	maxName   = 4 << 10 // the kernel's own limit is 512
 )
 
-// add stores a name, which has no NUL, and returns its place.
-func (n *kernelNames) add(name []byte) uint32 {
+// addName stores a name, which has no NUL, and returns its place.
+func (n *kernelNames) addName(name []byte) uint32 {
 	last := len(*n) - 1
 	if last < 0 || len((*n)[last])+len(name) >= nameBytes {
 		*n = append(*n, make([]byte, 0, nameBytes))
@@ -79,7 +79,7 @@ func (n *kernelNames) add(name []byte) uint32 {
 	return at
 }
 
-func (n kernelNames) at(place uint32) string {
+func (n kernelNames) nameAt(place uint32) string {
 	rest := n[place/nameBytes][place%nameBytes:]
 	return string(rest[:bytes.IndexByte(rest, 0)])
 }
@@ -88,7 +88,7 @@ func (n kernelNames) len() int { return len(n) * nameBytes }
 
 // frame names the code at address at.
 func (t *kernelTable) frame(at uint64) Frame {
-	i, padding := t.find(at)
+	i, padding := t.findSymbol(at)
 	if i < 0 {
 		return Frame{Function: "0x" + strconv.FormatUint(at, 16), File: kernelFile, Kind: Unknown}
 	}
@@ -202,7 +202,7 @@ func (s *kernelSymbols) addHeld() {
 		return
 	}
 	if s.held.text {
-		s.held.name = s.names.add(s.heldName)
+		s.held.name = s.names.addName(s.heldName)
 		s.text++
 	}
 	s.list = append(s.list, s.held)

@@ -26,8 +26,8 @@ type madeSymbols struct {
 	list []KernelSymbol // by start, not overlapping
 }
 
-// add adds a symbol and replaces all symbols that it overlaps, or, if k is removed, marks them as removed.
-func (m *madeSymbols) add(k KernelSymbol) {
+// addSymbol adds a symbol and replaces all symbols that it overlaps, or, if k is removed, marks them as removed.
+func (m *madeSymbols) addSymbol(k KernelSymbol) {
 	if k.Size == 0 || k.end() < k.Start {
 		return
 	}

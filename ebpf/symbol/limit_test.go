@@ -15,7 +15,7 @@ func TestSetTableBytes(t *testing.T) {
 		s.tables.loaded(e, o.ID, nil, Status{Bytes: 20 << 10})
 	}
 	for at := range uint64(600) {
-		s.frames.put(1, at, []Frame{{}})
+		s.frames.putFrames(1, at, []Frame{{}})
 	}
 	require.Equal(t, Stats{Tables: 4, TableBytes: 4 * (20<<10 + entryOverhead), Frames: 600}, s.Stats())
 

@@ -8,10 +8,10 @@ import (
 	"github.com/headwater/headwater/ebpf/object/elffile"
 )
 
-// load opens an object and its separate debug file and prepares the sources of its names, or of the starts of its
+// loadNames opens an object and its separate debug file and prepares the sources of its names, or of the starts of its
 // functions. The names are nil if there is no source.
-func load(o *Object, finder *debugFinder) (*names, Status) {
-	file, err := open(o)
+func loadNames(o *Object, finder *debugFinder) (*names, Status) {
+	file, err := openObject(o)
 	if err != nil {
 		return nil, Status{Reason: Unreadable, Err: err}
 	}
@@ -42,7 +42,7 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 	return n, status
 }
 
-func open(o *Object) (*elffile.File, error) {
+func openObject(o *Object) (*elffile.File, error) {
 	if o.Open == nil {
 		return nil, fmt.Errorf("open %s: no way to open it", o.Path)
 	}

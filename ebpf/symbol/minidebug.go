@@ -44,7 +44,7 @@ func miniDebug(file *elffile.File, reach labelReach) (source, int, error) {
 	if n, err := section.Data.ReadAt(packed, 0); n < len(packed) {
 		return nil, 0, fmt.Errorf("section .gnu_debugdata: %w", err)
 	}
-	data, err := unxz(packed, MaxMiniDebugSize, time.Now().Add(MaxMiniDebugTime))
+	data, err := decompressXZ(packed, MaxMiniDebugSize, time.Now().Add(MaxMiniDebugTime))
 	if err != nil {
 		return nil, 0, fmt.Errorf("section .gnu_debugdata: %w", err)
 	}

@@ -92,22 +92,22 @@ func TestBrokenMiniDebugInfo(t *testing.T) {
 func TestUnxz(t *testing.T) {
 	data := bytes.Repeat(readFile(t, "/proc/self/exe")[:1<<20], 3)
 	for _, args := range [][]string{{"-0"}, {"-9e"}, {"--check=none"}, {"--check=sha256"}, {"--block-size=100000"}} {
-		got, err := unxz(pack(t, data, args...), len(data), soon())
+		got, err := decompressXZ(pack(t, data, args...), len(data), soon())
 		if err != nil || !bytes.Equal(got, data) {
 			t.Errorf("xz %v: %d bytes, %v", args, len(got), err)
 		}
 	}
 	packed := pack(t, data)
-	if _, err := unxz(packed, len(data)-1, soon()); !errors.Is(err, errXZTooLarge) {
+	if _, err := decompressXZ(packed, len(data)-1, soon()); !errors.Is(err, errXZTooLarge) {
 		t.Errorf("limit: %v", err)
 	}
-	if _, err := unxz(pack(t, data, "--x86", "--lzma2"), len(data), soon()); !errors.Is(err, errXZMethod) {
+	if _, err := decompressXZ(pack(t, data, "--x86", "--lzma2"), len(data), soon()); !errors.Is(err, errXZMethod) {
 		t.Errorf("x86 filter: %v", err)
 	}
 	huge := bytes.Clone(packed)
 	at := bytes.Index(huge, []byte{0x21, 1})
 	huge[at+2] = 40 // a dictionary of 4 GiB
-	if _, err := unxz(huge, len(data), soon()); !errors.Is(err, errXZTooLarge) {
+	if _, err := decompressXZ(huge, len(data), soon()); !errors.Is(err, errXZTooLarge) {
 		t.Errorf("huge dictionary: %v", err)
 	}
 }
@@ -117,7 +117,7 @@ func soon() time.Time { return time.Now().Add(time.Minute) }
 // Each of many blocks may require its own dictionary, which takes time to allocate.
 func TestUnxzTime(t *testing.T) {
 	packed := pack(t, []byte("headwater"), "--block-size=1")
-	if _, err := unxz(packed, 1<<20, time.Now().Add(-time.Second)); !errors.Is(err, errXZTime) {
+	if _, err := decompressXZ(packed, 1<<20, time.Now().Add(-time.Second)); !errors.Is(err, errXZTime) {
 		t.Errorf("%v", err)
 	}
 }
@@ -127,7 +127,7 @@ func FuzzUnxz(f *testing.F) {
 	f.Add(pack(f, []byte(strings.Repeat("headwater ", 100)), "--block-size=100", "--check=none"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer testkit.Cheap(t, len(data))()
-		if out, err := unxz(data, 1<<20, soon()); err == nil && len(out) > 1<<20 {
+		if out, err := decompressXZ(data, 1<<20, soon()); err == nil && len(out) > 1<<20 {
 			t.Errorf("%d bytes", len(out))
 		}
 	})

@@ -59,7 +59,7 @@ func (s *Symbolizer) SetFetcher(f Fetcher) {
 }
 
 func (s *Symbolizer) forgetNames(e *tableEntry) {
-	for _, id := range s.tables.drop(e) {
+	for _, id := range s.tables.dropTable(e) {
 		s.frames.forget(id)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // heldNames is a pool of names in memory, each followed by a NUL.
 type heldNames string
 
-func (h heldNames) name(place uint32) (string, bool) {
+func (h heldNames) nameAt(place uint32) (string, bool) {
 	rest := h[place:]
 	return strings.Clone(string(rest[:strings.IndexByte(string(rest), 0)])), true
 }

@@ -21,7 +21,7 @@ type source interface {
 type closer interface{ close() }
 
 // trimmer is a source that can free memory while it is not used.
-type trimmer interface{ trim() }
+type trimmer interface{ trimUnused() }
 
 // prober is a source that may find missing or damaged data late.
 type prober interface {
@@ -99,20 +99,20 @@ func (n *names) frames(at uint64) (a answer, now usage, ok bool) {
 		}
 	}
 	if len(a.frames) == 0 {
-		a.start = n.starts.of(at)
+		a.start = n.starts.startOf(at)
 	}
 	return a, usage{n.bytesLocked(), n.problemLocked()}, true
 }
 
 // trim frees memory that the sources need only while they are read, unless they are being read now.
-func (n *names) trim() {
+func (n *names) trimUnused() {
 	if !n.mu.TryLock() {
 		return
 	}
 	defer n.unlock()
 	for _, s := range n.sources {
 		if r, ok := s.(trimmer); ok {
-			r.trim()
+			r.trimUnused()
 		}
 	}
 }

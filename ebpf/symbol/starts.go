@@ -28,7 +28,7 @@ func newStarts(file *elffile.File) *starts {
 // entry returns the call frame information for the ELF virtual address at; ok is false if there is none, or if s is
 // nil.
 func (s *starts) entry(at uint64) (entry unwindtable.Entry, ok bool) {
-	if !s.open() {
+	if !s.openReader() {
 		return unwindtable.Entry{}, false
 	}
 	entry, ok, err := s.table.Entry(at)
@@ -38,15 +38,15 @@ func (s *starts) entry(at uint64) (entry unwindtable.Entry, ok bool) {
 // between reports whether a function with call frame information starts after ELF virtual address from, and at or
 // before to.
 func (s *starts) between(from, to uint64) bool {
-	if !s.open() {
+	if !s.openReader() {
 		return false
 	}
 	start, ok, err := s.table.LastStart(to)
 	return err == nil && ok && start > from
 }
 
-// open opens the table, and reports whether there is one.
-func (s *starts) open() bool {
+// openReader opens the table, and reports whether there is one.
+func (s *starts) openReader() bool {
 	if s == nil {
 		return false
 	}
@@ -57,8 +57,9 @@ func (s *starts) open() bool {
 	return s.table != nil
 }
 
-// of returns the start of the function at the ELF virtual address at, or at itself if the start is unknown or s is nil.
-func (s *starts) of(at uint64) uint64 {
+// startOf returns the start of the function at the ELF virtual address at, or at itself if the start is unknown or s is
+// nil.
+func (s *starts) startOf(at uint64) uint64 {
 	if entry, ok := s.entry(at); ok {
 		return entry.Start
 	}

@@ -132,6 +132,6 @@ func BenchmarkStarts(b *testing.B) {
 	text := f.TextSegments()[0]
 	s := newStarts(f)
 	for i := 0; b.Loop(); i++ {
-		s.of(text.Vaddr + uint64(i)*7919%text.Memsz)
+		s.startOf(text.Vaddr + uint64(i)*7919%text.Memsz)
 	}
 }

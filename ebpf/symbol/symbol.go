@@ -114,7 +114,7 @@ func New(options Options) *Symbolizer {
 	finder := &debugFinder{Finder: options.DebugFiles, remote: options.Fetcher}
 	finder.spill.Rate = rate.NewLimiter(unpackRate, elffile.DefaultSpill)
 	limits := &limit.Counter{}
-	tables := newTableCache(options.TableBytes, func(o *Object) (*names, Status) { return load(o, finder) })
+	tables := newTableCache(options.TableBytes, func(o *Object) (*names, Status) { return loadNames(o, finder) })
 	tables.limits = limits
 	return &Symbolizer{
 		options: options,
@@ -137,7 +137,7 @@ func New(options Options) *Symbolizer {
 // modify it.
 func (s *Symbolizer) Frames(o *Object, vaddr uint64, returnAddress bool) []Frame {
 	at := CodeAddress(vaddr, returnAddress)
-	if frames := s.frames.get(o.ID, at); frames != nil {
+	if frames := s.frames.getFrames(o.ID, at); frames != nil {
 		return frames
 	}
 	known := s.tables.frames(o, at)
@@ -145,7 +145,7 @@ func (s *Symbolizer) Frames(o *Object, vaddr uint64, returnAddress bool) []Frame
 	if len(frames) == 0 {
 		frames = unnamed(o, known.start)
 	}
-	s.frames.put(o.ID, at, frames)
+	s.frames.putFrames(o.ID, at, frames)
 	return frames
 }
 
@@ -169,7 +169,7 @@ func (s *Symbolizer) SetTableBytes(bytes int) {
 }
 
 // Trim frees memory that is only needed while addresses are named.
-func (s *Symbolizer) Trim() { s.tables.trim() }
+func (s *Symbolizer) Trim() { s.tables.trimUnused() }
 
 // CodeAddress returns the address of the code that a frame executes: addr itself or, if addr is a return address, the
 // last byte of the call. The call may be the last instruction of its function.
@@ -242,7 +242,7 @@ func (s *Symbolizer) Kernel(addr uint64, returnAddress bool) Frame {
 
 // KernelSymbol adds code that the kernel made at run time, or marks it as removed. Removed code keeps its name until
 // other code takes its place, for samples that are not named yet.
-func (s *Symbolizer) KernelSymbol(k KernelSymbol) { s.kernel.made.add(k) }
+func (s *Symbolizer) KernelSymbol(k KernelSymbol) { s.kernel.made.addSymbol(k) }
 
 // KernelStatus returns how the kernel's symbols were read.
 func (s *Symbolizer) KernelStatus() Status { return s.kernel.table().status }

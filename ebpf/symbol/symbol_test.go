@@ -350,7 +350,7 @@ func TestFrameCacheIsBounded(t *testing.T) {
 	if n := s.Stats().Frames; n > 100 {
 		t.Errorf("%d frames in a cache of 100", n)
 	}
-	if s.frames.get(1, 0) == nil {
+	if s.frames.getFrames(1, 0) == nil {
 		t.Error("an address in constant use was dropped")
 	}
 }

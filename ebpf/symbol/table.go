@@ -26,7 +26,7 @@ type labelReach interface {
 // namePool has the names of a table.
 type namePool interface {
 	// name returns the name at a place; ok is false if the name is not available (any longer).
-	name(place uint32) (name string, ok bool)
+	nameAt(place uint32) (name string, ok bool)
 	// bytes returns the memory of the pool.
 	bytes() int
 }
@@ -47,8 +47,8 @@ const rangeBytes = 12
 // bytes implements source.
 func (t *table) bytes() int { return cap(t.ranges)*rangeBytes + t.pool.bytes() }
 
-// find returns the index of the range that holds addr, or -1.
-func (t *table) find(addr uint64) int {
+// findEntry returns the index of the range that holds addr, or -1.
+func (t *table) findEntry(addr uint64) int {
 	if addr < t.base || addr-t.base > 1<<32-1 {
 		return -1
 	}
@@ -80,7 +80,7 @@ func (t *table) frames(addr uint64) []Frame {
 
 // lookup returns the name at addr.
 func (t *table) lookup(addr uint64) (name string, ok bool) {
-	i := t.find(addr)
+	i := t.findEntry(addr)
 	if i < 0 {
 		return "", false
 	}
@@ -89,7 +89,7 @@ func (t *table) lookup(addr uint64) (name string, ok bool) {
 		!t.reach.reaches(start, addr, start+uint64(r.size)) {
 		return "", false
 	}
-	return t.pool.name(r.name &^ labelMark)
+	return t.pool.nameAt(r.name &^ labelMark)
 }
 
 // entry is a function from which a table is built.
@@ -157,10 +157,10 @@ func bestNames(entries []entry, pool namePool) []entry {
 			}
 			aliases++
 			if !have {
-				best, _ = pool.name(last.name)
+				best, _ = pool.nameAt(last.name)
 				have = true
 			}
-			if name, ok := pool.name(e.name); ok && compareNames(name, best) < 0 {
+			if name, ok := pool.nameAt(e.name); ok && compareNames(name, best) < 0 {
 				*last, best = e, name
 			}
 			continue
@@ -201,8 +201,8 @@ func (b *builder) sortRanges() {
 	slices.SortFunc(b.ranges, func(a, b addrRange) int { return cmp.Compare(a.start, b.start) })
 }
 
-// add adds [start, end) with the name at a place.
-func (b *builder) add(start, end uint64, name uint32) {
+// addEntry adds [start, end) with the name at a place.
+func (b *builder) addEntry(start, end uint64, name uint32) {
 	if end > start {
 		b.ranges = append(b.ranges, addrRange{start: uint32(start), size: uint32(min(end-start, 1<<32-1)), name: name})
 	}
@@ -221,12 +221,12 @@ func (b *builder) layOutSized(entries []entry) {
 		for len(stack) > 0 && at < addr {
 			top := stack[len(stack)-1]
 			if top.end > addr {
-				b.add(at, addr, top.name)
+				b.addEntry(at, addr, top.name)
 				at = addr
 				return
 			}
 			if top.end > at {
-				b.add(at, top.end, top.name)
+				b.addEntry(at, top.end, top.name)
 				at = top.end
 			}
 			stack = stack[:len(stack)-1]
@@ -274,7 +274,7 @@ func (b *builder) fillGaps(entries []entry) {
 				break
 			}
 		}
-		b.add(uint64(l.start), end, l.name|labelMark)
+		b.addEntry(uint64(l.start), end, l.name|labelMark)
 	}
 }
 

@@ -36,7 +36,7 @@ type function struct {
 // namesOf is a pool of functions' names by their index.
 type namesOf []function
 
-func (n namesOf) name(place uint32) (string, bool) { return n[place].name, true }
+func (n namesOf) nameAt(place uint32) (string, bool) { return n[place].name, true }
 
 func (n namesOf) bytes() int { return 0 }
 

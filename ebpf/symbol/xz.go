@@ -27,10 +27,10 @@ const maxDictionary = 64 << 20
 // firstBuffer is the first allocation for the result.
 const firstBuffer = 64 << 10
 
-// unxz decompresses an .xz file with LZMA2 blocks (The .xz File Format, 1.2) to at most most bytes, until time until at
-// the latest. It reads the containers itself, because the library would allocate dictionaries of 4 GiB if a header asks
-// for them. Checksums are not verified.
-func unxz(data []byte, most int, until time.Time) ([]byte, error) {
+// decompressXZ decompresses an .xz file with LZMA2 blocks (The .xz File Format, 1.2) to at most most bytes, until time
+// until at the latest. It reads the containers itself, because the library would allocate dictionaries of 4 GiB if a
+// header asks for them. Checksums are not verified.
+func decompressXZ(data []byte, most int, until time.Time) ([]byte, error) {
 	const header = 12 // magic, flags, CRC
 	if len(data) < header || string(data[:6]) != "\xfd7zXZ\x00" {
 		return nil, errXZ

@@ -43,7 +43,7 @@ func newCache(size int) *cache {
 	return &cache{size: size, byPID: make(map[uint32]*slot)}
 }
 
-func (c *cache) get(pid uint32) *answer {
+func (c *cache) getAnswer(pid uint32) *answer {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	s := c.byPID[pid]
@@ -56,7 +56,7 @@ func (c *cache) get(pid uint32) *answer {
 	return s.answer
 }
 
-func (c *cache) put(pid uint32, a *answer) {
+func (c *cache) putAnswer(pid uint32, a *answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.byPID[pid]

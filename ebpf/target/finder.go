@@ -95,7 +95,7 @@ func newTable(opts Options, old *table) *table {
 		if old != nil {
 			before = old.byPID[pid]
 		}
-		found.bind(opts.FS, before)
+		found.bindProcess(opts.FS, before)
 		t.found = t.found || found.process.refresh != 0
 	}
 	if !opts.TargetsOnly {
@@ -125,7 +125,7 @@ func (f *Finder) Inherit(parent, child uint32) {
 	if v.isEmpty() {
 		return
 	}
-	known := f.cache.Load().get(parent)
+	known := f.cache.Load().getAnswer(parent)
 	if known == nil || known.view != v {
 		known = f.lookup(v, parent, known)
 	}
@@ -145,15 +145,15 @@ func (f *Finder) Inherit(parent, child uint32) {
 			fresh.instance = now
 		}
 	}
-	fresh.target = v.of(child, fresh)
-	f.cache.Load().put(child, fresh)
+	fresh.target = v.targetOf(child, fresh)
+	f.cache.Load().putAnswer(child, fresh)
 }
 
 // Restarted records that a process has executed another program: discovered labels are about the program before. The
 // cgroup is read again, because container runtimes, also inside a container, move a process into its container just
 // before the exec.
 func (f *Finder) Restarted(pid uint32) {
-	known := f.cache.Load().get(pid)
+	known := f.cache.Load().getAnswer(pid)
 	if known == nil && f.view.Load().byPID[pid] == nil {
 		return // no data about the program before
 	}
@@ -162,7 +162,7 @@ func (f *Finder) Restarted(pid uint32) {
 		fresh = *known
 	}
 	fresh.view, fresh.executed, fresh.inherited, fresh.instance.Program = nil, true, nil, 0
-	f.cache.Load().put(pid, &fresh)
+	f.cache.Load().putAnswer(pid, &fresh)
 }
 
 // isEmpty reports whether all processes have the default target.
@@ -175,7 +175,7 @@ func (f *Finder) Find(pid uint32) *Target {
 	if v.isEmpty() {
 		return v.fallback
 	}
-	known := f.cache.Load().get(pid)
+	known := f.cache.Load().getAnswer(pid)
 	if known != nil && known.view == v {
 		return known.target
 	}
@@ -185,13 +185,13 @@ func (f *Finder) Find(pid uint32) *Target {
 // lookup reads the identity of the process and its container, if they are not known yet, and remembers its target under
 // v.
 func (f *Finder) lookup(v *view, pid uint32, known *answer) *answer {
-	fresh := v.look(pid, known)
-	f.cache.Load().put(pid, fresh)
+	fresh := v.lookUp(pid, known)
+	f.cache.Load().putAnswer(pid, fresh)
 	return fresh
 }
 
-// look is lookup without remembering the result. known is the earlier data of the PID.
-func (v *view) look(pid uint32, known *answer) *answer {
+// lookUp is lookup without remembering the result. known is the earlier data of the PID.
+func (v *view) lookUp(pid uint32, known *answer) *answer {
 	fresh := &answer{}
 	now, alive := v.instance(pid)
 	if known != nil && !(alive && known.instance.Start != 0 && known.instance.Start != now.Start) {
@@ -213,7 +213,7 @@ func (v *view) look(pid uint32, known *answer) *answer {
 	if !fresh.forked && !fresh.executed && fresh.inherited == nil && alive && v.byPID[pid] == nil {
 		fresh.inherited, fresh.since = v.ancestorOf(now), time.Now().Add(-now.Age())
 	}
-	fresh.target = v.of(pid, fresh)
+	fresh.target = v.targetOf(pid, fresh)
 	return fresh
 }
 
@@ -226,8 +226,8 @@ func (v *view) instance(pid uint32) (i procfs.Instance, ok bool) {
 	return i, err == nil
 }
 
-// of returns the target of a process with data a.
-func (v *view) of(pid uint32, a *answer) *Target {
+// targetOf returns the target of a process with data a.
+func (v *view) targetOf(pid uint32, a *answer) *Target {
 	if t := v.byPID[pid]; t != nil && t.names(a) {
 		return t
 	}
@@ -324,7 +324,7 @@ func (f *Finder) Explain(pid uint32) Explanation {
 		lines, err = v.fs.Cgroup(pid)
 	}
 	e.ContainerID = ContainerIDFromCgroup(lines)
-	a := v.look(pid, nil)
+	a := v.lookUp(pid, nil)
 	if t := v.byPID[pid]; t != nil && t.names(a) {
 		e.Target, e.MatchedBy = t, t.matchedBy
 		e.Reason = fmt.Sprintf("%s is %d", LabelProcessPID, pid)

@@ -178,9 +178,9 @@ func TestCacheInvariants(t *testing.T) {
 		pid := random.Uint32N(12)
 		switch random.IntN(3) {
 		case 0:
-			c.put(pid, &answer{containers: []string{string(rune('a' + pid))}})
+			c.putAnswer(pid, &answer{containers: []string{string(rune('a' + pid))}})
 		case 1:
-			if a := c.get(pid); a != nil {
+			if a := c.getAnswer(pid); a != nil {
 				require.Equal(t, []string{string(rune('a' + pid))}, a.containers)
 			}
 		case 2:

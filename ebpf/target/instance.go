@@ -38,9 +38,9 @@ func parseInstance(text string) (i instance) {
 	return instance{Instance: parsed, refresh: every}
 }
 
-// bind binds a target without LabelProcessInstance to the process that has its PID now, whatever program it executes.
-// If the target already existed as old, it keeps its process.
-func (t *Target) bind(fs Reader, old *Target) {
+// bindProcess binds a target without LabelProcessInstance to the process that has its PID now, whatever program it
+// executes. If the target already existed as old, it keeps its process.
+func (t *Target) bindProcess(fs Reader, old *Target) {
 	if t.process.Start != 0 || fs == nil {
 		return
 	}

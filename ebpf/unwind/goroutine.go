@@ -55,21 +55,21 @@ func (s *stepper) currentGoroutine() (current uint64, o Outcome) {
 		return 0, UnsupportedRule
 	}
 	if !s.arm {
-		if g, o = s.read(g+uint64(int64(s.rule.CFAOff)), 0); o != Unset {
+		if g, o = s.readWord(g+uint64(int64(s.rule.CFAOff)), 0); o != Unset {
 			return 0, o
 		}
 	}
-	m, o := s.read(g+toM, 0)
+	m, o := s.readWord(g+toM, 0)
 	if o == Unset {
-		current, o = s.read(m+uint64(int64(s.rule.FPOff)), 0)
+		current, o = s.readWord(m+uint64(int64(s.rule.FPOff)), 0)
 	}
 	if g = current; o == Unset && g == 0 {
-		g, o = s.read(m, 0) // the first word of m is the goroutine of the thread's own stack, g0
+		g, o = s.readWord(m, 0) // the first word of m is the goroutine of the thread's own stack, g0
 	}
 	if o != Unset {
 		return 0, o
 	}
-	owner, o := s.read(g+toM, 0)
+	owner, o := s.readWord(g+toM, 0)
 	if o == Unset && owner != m {
 		o = UnsupportedRule
 	}
@@ -79,11 +79,11 @@ func (s *stepper) currentGoroutine() (current uint64, o Outcome) {
 // enterCaller replaces the registers of a function without locals by its caller's registers.
 func (s *stepper) enterCaller(r *Regs) (o Outcome) {
 	if s.arm {
-		if r.FP, o = s.read(r.SP-8, 0); o != Unset {
+		if r.FP, o = s.readWord(r.SP-8, 0); o != Unset {
 			return o
 		}
 	}
-	if r.PC, o = s.read(r.SP, 0); s.arm {
+	if r.PC, o = s.readWord(r.SP, 0); s.arm {
 		r.SP += 16
 	} else {
 		r.SP += 8

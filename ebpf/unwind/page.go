@@ -29,7 +29,7 @@ func (p *Page) Len() int { return len(p.Rows) + 2*len(p.Wide) }
 // AppendWords appends the words of the page.
 func (p *Page) AppendWords(words []uint64) []uint64 {
 	for _, r := range p.Rows {
-		words = append(words, r.word())
+		words = append(words, r.packWord())
 	}
 	for _, w := range p.Wide {
 		pair := w.words()

@@ -132,8 +132,8 @@ func (w WideRule) FP() FPKind { return FPKind(w.Rules & 15) }
 // RA returns the return address rule of w.
 func (w WideRule) RA() RAKind { return RAKind(w.Rules >> 4) }
 
-// word encodes r in the BPF program's format.
-func (r Row) word() uint64 {
+// packWord encodes r in the BPF program's format.
+func (r Row) packWord() uint64 {
 	return uint64(r.Off) | uint64(r.CFA)<<16 | uint64(r.Rules)<<24 |
 		uint64(uint16(r.CFAOff))<<32 | uint64(uint16(r.FPOff))<<48
 }

@@ -88,12 +88,12 @@ func Step(machine elf.Machine, rule WideRule, regs *Regs, mem Memory) Outcome {
 	case rule.CFA != CFAUnsupported && rule.RA() == RAUndefined:
 		return Complete
 	}
-	return s.call()
+	return s.checkCall()
 }
 
-// call unwinds one call by CFI.
-func (s *stepper) call() Outcome {
-	cfa, o := s.cfa()
+// checkCall unwinds one call by CFI.
+func (s *stepper) checkCall() Outcome {
+	cfa, o := s.computeCFA()
 	if o != Unset {
 		return o
 	}
@@ -115,7 +115,7 @@ func (s *stepper) call() Outcome {
 	if ra == 0 {
 		// The end of a stack that a program made for itself is unknown. A zero frame pointer also
 		// marks it.
-		return s.end(fp == 0 || s.mem.EndsAt(cfa))
+		return s.endOutcome(fp == 0 || s.mem.EndsAt(cfa))
 	}
 	if s.rule.RA() == RACalled && !s.mem.Called(ra) {
 		return NoCall
@@ -160,7 +160,7 @@ func (s *stepper) callerRBX(next *Regs, cfa uint64) (o Outcome) {
 			next.General[rbx], next.RBX = s.regs.General[rbx], true
 		}
 	case RARestoreRBX:
-		if next.General[rbx], o = s.read(cfa+uint64(int64(s.rule.RAOff)), 0); o != Unset {
+		if next.General[rbx], o = s.readWord(cfa+uint64(int64(s.rule.RAOff)), 0); o != Unset {
 			return o
 		}
 		next.RBX = true
@@ -173,8 +173,8 @@ func (s *stepper) callerRBX(next *Regs, cfa uint64) (o Outcome) {
 // endless walk.
 func (s *stepper) returnInRegister() bool { return s.rule.RA() == RALR || s.rule.RA() == RAReg }
 
-// cfa returns the canonical frame address.
-func (s *stepper) cfa() (uint64, Outcome) {
+// computeCFA returns the canonical frame address.
+func (s *stepper) computeCFA() (uint64, Outcome) {
 	off := uint64(int64(s.rule.CFAOff))
 	switch s.rule.CFA {
 	case CFASP:
@@ -184,15 +184,15 @@ func (s *stepper) cfa() (uint64, Outcome) {
 	case CFAFP:
 		return s.regs.FP + off, Unset
 	case CFAFPDeref:
-		return s.read(s.regs.FP+off, 8*uint64(s.rule.Reg))
+		return s.readWord(s.regs.FP+off, 8*uint64(s.rule.Reg))
 	case CFASPDeref:
-		return s.read(s.regs.SP+off, 8*uint64(s.rule.Reg))
+		return s.readWord(s.regs.SP+off, 8*uint64(s.rule.Reg))
 	case CFASPDerefTwice:
-		at, o := s.read(s.regs.SP+off, 8*uint64(s.rule.Reg2))
+		at, o := s.readWord(s.regs.SP+off, 8*uint64(s.rule.Reg2))
 		if o != Unset {
 			return 0, o
 		}
-		return s.read(at, 8*uint64(s.rule.Reg))
+		return s.readWord(at, 8*uint64(s.rule.Reg))
 	case CFAPLT:
 		if s.regs.PC&15 >= off {
 			return s.regs.SP + 16, Unset
@@ -211,7 +211,7 @@ func (s *stepper) cfa() (uint64, Outcome) {
 		if o != Unset {
 			return 0, o
 		}
-		return s.read(s.regs.SP+8*v+off, 8*uint64(s.rule.Reg2))
+		return s.readWord(s.regs.SP+8*v+off, 8*uint64(s.rule.Reg2))
 	}
 	return 0, UnsupportedRule
 }
@@ -225,7 +225,7 @@ func (s *stepper) returnAddress(cfa uint64) (uint64, Outcome) {
 		if s.arm {
 			return 0, UnsupportedRule
 		}
-		ra, o = s.read(cfa-8, 0)
+		ra, o = s.readWord(cfa-8, 0)
 	case RAClone:
 		child, o := s.general(rax)
 		switch {
@@ -236,19 +236,19 @@ func (s *stepper) returnAddress(cfa uint64) (uint64, Outcome) {
 		case child == 0:
 			return 0, Complete
 		}
-		return s.read(cfa-8, 0)
+		return s.readWord(cfa-8, 0)
 	case RADefault, RADetached, RACalled:
 		at := cfa - 8
 		if s.arm {
 			at = cfa + uint64(int64(s.rule.FPOff)) + 8
 		}
-		ra, o = s.read(at, 0)
+		ra, o = s.readWord(at, 0)
 	case RAAtCFA:
-		ra, o = s.read(cfa+uint64(int64(s.rule.RAOff)), 0)
+		ra, o = s.readWord(cfa+uint64(int64(s.rule.RAOff)), 0)
 	case RAAtFP:
-		ra, o = s.read(s.regs.FP+uint64(int64(s.rule.RAOff)), 0)
+		ra, o = s.readWord(s.regs.FP+uint64(int64(s.rule.RAOff)), 0)
 	case RAAtSP:
-		ra, o = s.read(s.regs.SP+uint64(int64(s.rule.RAOff)), 0)
+		ra, o = s.readWord(s.regs.SP+uint64(int64(s.rule.RAOff)), 0)
 	case RALR:
 		if !s.regs.LRKnown {
 			return 0, UnsupportedRule
@@ -271,12 +271,12 @@ func (s *stepper) callerFP(cfa uint64) (uint64, Outcome) {
 	case FPUndefined:
 		return 0, Unset
 	case FPAtCFA:
-		return s.read(cfa+off, 0)
+		return s.readWord(cfa+off, 0)
 	case FPAtFP:
 		// GCC emits this rule for functions that realign their stack, up to their last instruction.
 		// But after the frame is removed, fp is already the caller's.
 		if at := s.regs.FP + off; at >= s.regs.SP && at < cfa {
-			return s.read(at, 0)
+			return s.readWord(at, 0)
 		}
 		return s.regs.FP, Unset
 	case FPReg:
@@ -302,7 +302,7 @@ func (s *stepper) framePointer() Outcome {
 	case fp == 0 && s.regs.ViaFP:
 		// Zero, or a record of zeros, marks the outermost frame. But fp may have any value in the
 		// first frame, and also in other frames if a caller uses the register for something else.
-		return s.end(s.mem.EndsAt(s.regs.SP))
+		return s.endOutcome(s.mem.EndsAt(s.regs.SP))
 	case fp == 0 || fp%8 != 0:
 		return NoRow
 	case fp < s.regs.SP:
@@ -318,7 +318,7 @@ func (s *stepper) framePointer() Outcome {
 	}
 	switch ra = s.strip(ra); {
 	case ra == 0 && next == 0 && s.regs.ViaFP:
-		return s.end(s.mem.EndsAt(fp))
+		return s.endOutcome(s.mem.EndsAt(fp))
 	case ra == 0:
 		return NoRow
 	case !s.mem.Called(ra):
@@ -328,8 +328,8 @@ func (s *stepper) framePointer() Outcome {
 	return Unset
 }
 
-// end returns the outcome for a zero: the end of the stack, if the stack may end there.
-func (s *stepper) end(plausible bool) Outcome {
+// endOutcome returns the outcome for a zero: the end of the stack, if the stack may end there.
+func (s *stepper) endOutcome(plausible bool) Outcome {
 	if plausible {
 		return CompleteFP
 	}
@@ -421,8 +421,8 @@ func (s *stepper) general(reg uint8) (uint64, Outcome) {
 	return s.regs.General[reg], Unset
 }
 
-// read returns the word at addr plus add.
-func (s *stepper) read(addr, add uint64) (uint64, Outcome) {
+// readWord returns the word at addr plus add.
+func (s *stepper) readWord(addr, add uint64) (uint64, Outcome) {
 	v, ok := s.mem.ReadU64(addr)
 	if !ok {
 		return 0, UnreadableStack

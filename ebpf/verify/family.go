@@ -50,8 +50,8 @@ func (f *family) begin(pid uint32, fs procfs.FS) error {
 	return nil
 }
 
-// has reports whether a process is the root or descends from it.
-func (f *family) has(pid uint32) bool {
+// hasProcess reports whether a process is the root or descends from it.
+func (f *family) hasProcess(pid uint32) bool {
 	const deepest = 1000
 	f.mu.Lock()
 	defer f.mu.Unlock()

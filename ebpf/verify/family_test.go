@@ -30,7 +30,7 @@ func TestFamily(t *testing.T) {
 	f.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: 12, PID: 22})
 	wants := map[uint32]bool{10: true, 11: true, 20: true, 21: true, 1: false, 12: false, 22: false, 99: false}
 	for pid, want := range wants {
-		if got := f.has(pid); got != want {
+		if got := f.hasProcess(pid); got != want {
 			t.Errorf("process %d: %t, want %t", pid, got, want)
 		}
 	}

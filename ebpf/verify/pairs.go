@@ -19,14 +19,14 @@ type pairs struct {
 
 func newPairs() pairs { return pairs{map[uint32][]*walk{}, map[uint32][]*kernel.PerfSnapshot{}} }
 
-func (w *walk) fits(c *kernel.PerfSnapshot) bool {
+func (w *walk) fitsSnapshot(c *kernel.PerfSnapshot) bool {
 	return w.tid == c.TID && w.time+sameInstant > c.Time && c.Time+sameInstant > w.time
 }
 
 // ofCopy returns the walk of a copy, or keeps a copy of the copy and returns nil.
 func (p *pairs) ofCopy(c *kernel.PerfSnapshot) *walk {
 	waiting := p.walks[c.CPU]
-	i := slices.IndexFunc(waiting, func(w *walk) bool { return w.fits(c) })
+	i := slices.IndexFunc(waiting, func(w *walk) bool { return w.fitsSnapshot(c) })
 	if i < 0 {
 		kept := *c
 		kept.Stack = slices.Clone(c.Stack)
@@ -41,7 +41,7 @@ func (p *pairs) ofCopy(c *kernel.PerfSnapshot) *walk {
 // ofWalk returns the copy of a walk, or keeps the walk and returns nil.
 func (p *pairs) ofWalk(w *walk) *kernel.PerfSnapshot {
 	waiting := p.copies[w.cpu]
-	i := slices.IndexFunc(waiting, w.fits)
+	i := slices.IndexFunc(waiting, w.fitsSnapshot)
 	if i < 0 {
 		p.walks[w.cpu] = append(p.walks[w.cpu], w)
 		return nil

@@ -215,10 +215,10 @@ func (n reporter) example(p place, e *example) Example {
 func (n reporter) frame(f kernel.Frame) string {
 	e := n.executable(f.Exe)
 	if e == nil {
-		return fmt.Sprintf("0x%x%s", f.Vaddr, mark(f))
+		return fmt.Sprintf("0x%x%s", f.Vaddr, frameMark(f))
 	}
 	object := &symbol.Object{ID: uint32(e.ID), Path: e.Path, BuildID: e.BuildID, Root: e.Root, Open: e.Open}
-	return n.named(object, f.Vaddr, f.Flags&kernel.ReturnAddress != 0, mark(f))
+	return n.named(object, f.Vaddr, f.Flags&kernel.ReturnAddress != 0, frameMark(f))
 }
 
 // referenceFrame names a frame of the reference. The reference has found the file and the address itself; only the name
@@ -246,7 +246,7 @@ func (n reporter) named(object *symbol.Object, vaddr uint64, returns bool, mark 
 	return symbol.DemangleSimplified.Apply(frames[0].Function) + " (" + at + ")"
 }
 
-func mark(f kernel.Frame) string {
+func frameMark(f kernel.Frame) string {
 	if f.Flags&kernel.FramePointer != 0 {
 		return "*"
 	}

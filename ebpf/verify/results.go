@@ -76,16 +76,16 @@ func (r *results) incompleteAt(w *walk) *incompleteCount {
 	return c
 }
 
-// skip counts a walk that cannot be compared.
-func (r *results) skip(w *walk, reason string) {
+// skipWalk counts a walk that cannot be compared.
+func (r *results) skipWalk(w *walk, reason string) {
 	r.skipped[reason]++
 	r.notChecked(w)
 }
 
 func (r *results) notChecked(w *walk) { r.uncheckable += uint64(max(len(w.frames)-1, 0)) }
 
-// add counts the comparison of a walk with the reference.
-func (r *results) add(w *walk, s reference.Stack, c comparison) {
+// addWalk counts the comparison of a walk with the reference.
+func (r *results) addWalk(w *walk, s reference.Stack, c comparison) {
 	r.stacks[c.extent]++
 	r.ends[c.extent][string(s.End)]++
 	r.frames += uint64(c.compared)

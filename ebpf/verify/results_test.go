@@ -29,11 +29,11 @@ func TestResults(t *testing.T) {
 	} {
 		w := &walk{outcome: c.outcome, finish: c.finish, frames: c.frames}
 		r.taken(w)
-		r.add(w, c.stack, comparer(sameByNumber).stacks(w.frames, w.outcome, &c.stack))
+		r.addWalk(w, c.stack, comparer(sameByNumber).stacks(w.frames, w.outcome, &c.stack))
 	}
 	copyless := &walk{outcome: unwind.Complete, frames: walked(1, 2, 3, 4)}
 	r.taken(copyless)
-	r.skip(copyless, "no copy")
+	r.skipWalk(copyless, "no copy")
 	got := r.report(0, func(unwind.ExeID) *process.Executable { return nil })
 	for what, numbers := range map[string][2]uint64{
 		"user stacks":          {got.UserStacks, 7},

@@ -44,13 +44,13 @@ type Verifier struct {
 // Open starts sampling. Close the Verifier after use.
 func Open(o Options) (*Verifier, error) {
 	v := &Verifier{options: o, family: newFamily(), pairs: newPairs(), results: newResults(o)}
-	if err := v.open(); err != nil {
+	if err := v.openSources(); err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
 	return v, nil
 }
 
-func (v *Verifier) open() error {
+func (v *Verifier) openSources() error {
 	var err error
 	v.sampler, err = sampler.Open(sampler.Options{
 		TableBytes: v.options.TableBytes,
@@ -83,13 +83,13 @@ func (v *Verifier) Restrict(pid uint32) error {
 
 // wanted reports whether a process is compared. Samples need no target here.
 func (v *Verifier) wanted(pid uint32) (*target.Target, bool) {
-	return nil, !v.restrict || v.family.has(pid)
+	return nil, !v.restrict || v.family.hasProcess(pid)
 }
 
 // Run compares stacks until ctx is done, and returns the result. It may be called once.
 func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	begun := time.Now()
-	if err := v.sampler.Run(ctx, v.take); err != nil {
+	if err := v.sampler.Run(ctx, v.takeSample); err != nil {
 		return nil, err
 	}
 	v.expire(^uint64(0))
@@ -144,8 +144,8 @@ type walk struct {
 	replaced bool // the process has executed another program since
 }
 
-// take compares or keeps a sample, with its stack completed as for a profile.
-func (v *Verifier) take(s *sampler.Sample) error {
+// takeSample compares or keeps a sample, with its stack completed as for a profile.
+func (v *Verifier) takeSample(s *sampler.Sample) error {
 	w := &walk{
 		time: s.Time, cpu: s.CPU, tid: s.TID, pid: s.PID, comm: s.Comm,
 		outcome: s.Outcome, finish: s.Finish, frames: slices.Clone(s.User), replaced: v.sampler.Replaced(s),
@@ -163,10 +163,10 @@ func (v *Verifier) compare(w *walk, c *kernel.PerfSnapshot) {
 	case !w.outcome.HasUserPart():
 		return
 	case w.replaced:
-		v.results.skip(w, "the process has started another program")
+		v.results.skipWalk(w, "the process has started another program")
 		return
 	case !c.InUser:
-		v.results.skip(w, "perf recorded no registers")
+		v.results.skipWalk(w, "perf recorded no registers")
 		return
 	}
 	registers := make(map[uint64]uint64, len(c.Regs))
@@ -176,7 +176,7 @@ func (v *Verifier) compare(w *walk, c *kernel.PerfSnapshot) {
 	stack := v.reference.Walk(&reference.Sample{
 		Time: c.Time, PID: c.PID, PC: c.PC, SP: c.SP(), Registers: registers, Stack: c.Stack, StackFull: c.Full,
 	})
-	v.results.add(w, stack, comparer(v.judge.sameFrame).stacks(w.frames, w.outcome, &stack))
+	v.results.addWalk(w, stack, comparer(v.judge.sameFrame).stacks(w.frames, w.outcome, &stack))
 }
 
 // Close stops sampling and releases all resources. Run must have returned, or never have been called.

@@ -20,12 +20,12 @@ func amountOf(a export.Amount, scale float64) amount {
 	return amount{a.Value * scale, a.Samples, a.Squares * scale * scale}
 }
 
-func (a amount) plus(b amount) amount {
+func (a amount) plusAmount(b amount) amount {
 	return amount{a.value + b.value, a.samples + b.samples, a.squares + b.squares}
 }
 
-// less returns a without its part b.
-func (a amount) less(b amount) amount {
+// isLess returns a without its part b.
+func (a amount) isLess(b amount) amount {
 	out := amount{max(0, a.value-b.value), max(0, a.samples-b.samples), max(0, a.squares-b.squares)}
 	if out.value < roundOff*a.value || out.squares == 0 {
 		return amount{}
@@ -44,8 +44,8 @@ func (a amount) effective() float64 {
 	return a.value * a.value / a.squares
 }
 
-// size returns the value of one effective sample.
-func (a amount) size() float64 {
+// sizeOf returns the value of one effective sample.
+func (a amount) sizeOf() float64 {
 	if a.value == 0 {
 		return 0
 	}

@@ -189,7 +189,7 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 	r.Factor = r.factor(b, n, 1-o.Confidence)
 	b.hidden = max(0, b.unknown-n.unknown) * b.all.value
 	n.hidden = max(0, n.unknown-b.unknown) * n.all.value
-	r.sort(b, n, o)
+	r.sortChanges(b, n, o)
 	r.Needed = r.needed(b, n, 1-o.Confidence)
 	return r, nil
 }
@@ -227,7 +227,7 @@ func (r *Report) needed(b, n *side, alpha float64) *Needed {
 	spread := ownSpread(largest, r.spread(), b, n)
 	deciding := func(s *side) float64 {
 		samples := s.functions[largest].effective()
-		if rest := s.all.less(s.functions[largest]); r.Per == PerCPU && !s.all.isEven() && rest.value > 0 {
+		if rest := s.all.isLess(s.functions[largest]); r.Per == PerCPU && !s.all.isEven() && rest.value > 0 {
 			samples = min(samples, rest.effective())
 		}
 		return samples / s.overdispersion(samples, spread)
@@ -244,8 +244,8 @@ func (r *Report) needed(b, n *side, alpha float64) *Needed {
 	return &Needed{Name: largest.name, Share: b.functions[largest].value / b.all.value, Times: times}
 }
 
-// sort compares all functions, and sorts their changes into Changed and Others.
-func (r *Report) sort(b, n *side, o Options) {
+// sortChanges compares all functions, and sorts their changes into Changed and Others.
+func (r *Report) sortChanges(b, n *side, o Options) {
 	keys := map[key]bool{}
 	for k := range b.functions {
 		keys[k] = true
@@ -286,7 +286,7 @@ func (r *Report) shares(was, is amount, b, n *side, spread, alpha float64) (low 
 	one, other := *b, *n
 	one.per, other.per = 1, 1
 	own := r.between(was, is, &one, &other, spread, alpha/2)
-	rest := r.between(b.all.less(was), n.all.less(is), &one, &other, r.spread(), alpha/2)
+	rest := r.between(b.all.isLess(was), n.all.isLess(is), &one, &other, r.spread(), alpha/2)
 	share := was.value / b.all.value
 	// The ratio of two shares is the ratio of the function's values, divided by the ratio of all values.
 	over := func(own, rest float64) float64 { return own / (share*own + (1-share)*rest) }
@@ -326,9 +326,9 @@ func (r *Report) between(was, is amount, b, n *side, spread, alpha float64) Chan
 	}
 	k, m := is.effective(), was.effective()
 	wasScale, isScale := b.overdispersion(m, spread), n.overdispersion(k, spread)
-	low, _ := shareBounds(k/isScale, (m+b.hidden/b.size(was, is))/wasScale, alpha)
-	_, high := shareBounds((k+n.hidden/n.size(is, was))/isScale, m/wasScale, alpha)
-	weight := n.size(is, was) / n.per * isScale / (b.size(was, is) / b.per * wasScale)
+	low, _ := shareBounds(k/isScale, (m+b.hidden/b.sizeOf(was, is))/wasScale, alpha)
+	_, high := shareBounds((k+n.hidden/n.sizeOf(is, was))/isScale, m/wasScale, alpha)
+	weight := n.sizeOf(is, was) / n.per * isScale / (b.sizeOf(was, is) / b.per * wasScale)
 	c.Low = low / (1 - low) * weight * (1 - b.lacking)
 	if high < 1 {
 		ratio := high / (1 - high) * weight / (1 - n.lacking)

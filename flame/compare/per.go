@@ -83,8 +83,8 @@ func (o Options) countsOf(base, after int) (ofBase, ofNew []float64, err error) 
 		"pass one for all profiles, one per side, or one per profile", len(o.Counts), base, after)
 }
 
-// of returns the divisor for the values of a profile with the given duration in seconds, value and units of work.
-func (p Per) of(seconds, value, units float64) (float64, error) {
+// divide returns the divisor for the values of a profile with the given duration in seconds, value and units of work.
+func (p Per) divide(seconds, value, units float64) (float64, error) {
 	switch {
 	case p == PerRun:
 		return 1, nil

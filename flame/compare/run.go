@@ -44,22 +44,22 @@ func NewRun(p *profile.Profile, total bool) (*Run, error) {
 		return nil, err
 	}
 	for _, f := range functions {
-		r.all = r.all.plus(amountOf(f.OfSelf, scale))
+		r.all = r.all.plusAmount(amountOf(f.OfSelf, scale))
 		of := f.OfSelf
 		if total {
 			of = f.OfTotal
 		}
 		if isUnread(&f) {
-			r.nameless = r.nameless.plus(amountOf(of, scale))
+			r.nameless = r.nameless.plusAmount(amountOf(of, scale))
 			continue
 		}
 		if tree.IsRemark(f.Name) {
-			r.incomplete = r.incomplete.plus(amountOf(f.OfTotal, scale))
+			r.incomplete = r.incomplete.plusAmount(amountOf(f.OfTotal, scale))
 			continue
 		}
 		if of.Value > 0 {
 			k := keyOf(&f)
-			r.functions[k] = r.functions[k].plus(amountOf(of, scale))
+			r.functions[k] = r.functions[k].plusAmount(amountOf(of, scale))
 		}
 	}
 	r.due, r.lost = pprof.LostOf(p)

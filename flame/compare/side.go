@@ -57,13 +57,13 @@ func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	}
 	s := &side{functions: map[key]amount{}, unit: runs[0].unit}
 	for i, r := range runs {
-		if err := s.add(r, counts[i], o); err != nil {
+		if err := s.addRun(r, counts[i], o); err != nil {
 			return nil, err
 		}
 	}
 	s.Samples, s.Value = round(s.all.samples), s.all.value
 	for _, a := range s.functions {
-		s.largest = max(s.largest, a.size())
+		s.largest = max(s.largest, a.sizeOf())
 	}
 	if err := s.checkLost(runs, o); err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	return s, nil
 }
 
-// add adds a run with its units of work.
-func (s *side) add(r *Run, units float64, o Options) error {
+// addRun adds a run with its units of work.
+func (s *side) addRun(r *Run, units float64, o Options) error {
 	if s.unit != r.unit {
 		return errors.New("it counts " + s.unit + " and " + r.unit)
 	}
@@ -94,16 +94,16 @@ func (s *side) add(r *Run, units float64, o Options) error {
 	}
 	s.of = cmp.Or(s.of, r.of)
 	for k, a := range r.functions {
-		s.functions[k] = s.functions[k].plus(a)
+		s.functions[k] = s.functions[k].plusAmount(a)
 	}
-	s.all = s.all.plus(r.all)
-	s.incomplete = s.incomplete.plus(r.incomplete)
-	s.nameless = s.nameless.plus(r.nameless)
+	s.all = s.all.plusAmount(r.all)
+	s.incomplete = s.incomplete.plusAmount(r.incomplete)
+	s.nameless = s.nameless.plusAmount(r.nameless)
 	s.total = s.total || r.total
 	s.Runs++
 	s.Seconds += r.seconds
 	s.Count += units
-	per, err := o.Per.of(r.seconds, r.all.value, units)
+	per, err := o.Per.divide(r.seconds, r.all.value, units)
 	s.per += per
 	s.runs = append(s.runs, run{r.functions, per})
 	return err
@@ -131,16 +131,17 @@ func (s *side) checkLost(runs []*Run, o Options) error {
 	return nil
 }
 
-// size returns the value of a sample of a function with the amount a on this side and other on the other side. Without
-// samples on this side, it is the size on the other side: no samples here bound the number of samples of that size.
-func (s *side) size(a, other amount) float64 {
+// sizeOf returns the value of a sample of a function with the amount a on this side and other on the other side.
+// Without samples on this side, it is the size on the other side: no samples here bound the number of samples of that
+// size.
+func (s *side) sizeOf(a, other amount) float64 {
 	switch {
 	case a.value > 0:
-		return a.size()
+		return a.sizeOf()
 	case s.all.isEven(): // all samples of a clock have the same value
-		return max(s.all.size(), other.size())
+		return max(s.all.sizeOf(), other.sizeOf())
 	}
-	return other.size()
+	return other.sizeOf()
 }
 
 // overdispersion returns the factor by which the variance of a number of effective samples exceeds the variance of a
@@ -205,7 +206,7 @@ func spreadOf(sides ...*side) (spread float64, ok bool) {
 	var d dispersion
 	for _, s := range sides {
 		for f := range s.functions {
-			d.add(s, f, 0)
+			d.addFunction(s, f, 0)
 		}
 		ok = ok || len(s.runs) > 1
 	}
@@ -220,7 +221,7 @@ const unlikely = 0.01
 func ownSpread(f key, ofAll float64, sides ...*side) float64 {
 	var d dispersion
 	for _, s := range sides {
-		d.add(s, f, ofAll)
+		d.addFunction(s, f, ofAll)
 	}
 	if d.free == 0 || mathext.GammaIncRegComp(d.free/2, d.chi/2) >= unlikely {
 		return ofAll
@@ -234,15 +235,15 @@ type dispersion struct {
 	chi, free       float64 // chi-squared and its degrees of freedom, for functions with a known spread
 }
 
-// add adds a function of a side. spread is the assumed spread of the function, for chi.
-func (d *dispersion) add(s *side, f key, spread float64) {
+// addFunction adds a function of a side. spread is the assumed spread of the function, for chi.
+func (d *dispersion) addFunction(s *side, f key, spread float64) {
 	all, k := s.functions[f], float64(len(s.runs))
 	if len(s.runs) < 2 || all.value == 0 {
 		return
 	}
 	for _, r := range s.runs {
 		want := all.effective() * r.per / s.per
-		difference := r.functions[f].value/all.size() - want
+		difference := r.functions[f].value/all.sizeOf() - want
 		d.beyond += difference*difference*k/(k-1) - want
 		d.squares += want * want
 		d.chi += difference * difference / (want + spread*spread*want*want)

@@ -17,14 +17,14 @@ type Flame struct {
 
 // NewFlame returns an empty Flame. show, if not nil, maps the names of functions to the names to show.
 func NewFlame(r *Report, show func(name string) string) *Flame {
-	f := &Flame{report: r, show: show, by: r.Per.sum(&r.New)}
-	f.ratio = f.by / r.Per.sum(&r.Base)
+	f := &Flame{report: r, show: show, by: r.Per.sumOf(&r.New)}
+	f.ratio = f.by / r.Per.sumOf(&r.Base)
 	f.trie = tree.NewDiff(show, r.Renamed[0], r.Renamed[1])
 	return f
 }
 
-// sum returns the divisor for the values of all runs of a side.
-func (p Per) sum(s *Side) float64 {
+// sumOf returns the divisor for the values of all runs of a side.
+func (p Per) sumOf(s *Side) float64 {
 	switch p {
 	case PerRun:
 		return float64(s.Runs)

@@ -71,7 +71,7 @@ func addSampled(functions map[string]*sampledFunction, l *profile.Location, coun
 			f.lines[at] += count
 			return
 		}
-		f = f.call(at, linkerName(l.Line[i-1].Function))
+		f = f.callAt(at, linkerName(l.Line[i-1].Function))
 	}
 }
 
@@ -91,8 +91,8 @@ func linkerName(f *profile.Function) string {
 	return name
 }
 
-// call returns the function that is inlined at a line, and adds it if it is new.
-func (f *sampledFunction) call(line int64, name string) *sampledFunction {
+// callAt returns the function that is inlined at a line, and adds it if it is new.
+func (f *sampledFunction) callAt(line int64, name string) *sampledFunction {
 	if f.inlined[line] == nil {
 		f.inlined[line] = map[string]*sampledFunction{}
 	}

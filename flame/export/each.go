@@ -56,7 +56,7 @@ func (s *stacks) parts(sample *profile.Sample) Stack {
 	if t, ok := threadOf(sample); ok && t.pid != 0 {
 		out.Process = "(" + strconv.FormatInt(t.pid, 10) + ")"
 	}
-	for i, f := range s.code(sample) {
+	for i, f := range s.codeFrames(sample) {
 		mark, incomplete := strings.CutPrefix(f.name, incompleteMark)
 		switch {
 		case incomplete && f.binary == "":

@@ -174,12 +174,12 @@ func (g *geckoThread) frame(f frame) int {
 		if f.line > 0 {
 			line = f.line
 		}
-		g.Frames.Data = append(g.Frames.Data, []any{g.text(key.location), false, 0, nil, line, nil, key.category, 0})
+		g.Frames.Data = append(g.Frames.Data, []any{g.textIndex(key.location), false, 0, nil, line, nil, key.category, 0})
 	}
 	return id
 }
 
-func (g *geckoThread) text(text string) int {
+func (g *geckoThread) textIndex(text string) int {
 	id, ok := g.strings[text]
 	if !ok {
 		id = len(g.Strings)

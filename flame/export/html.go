@@ -30,7 +30,7 @@ func HTML(w io.Writer, p *profile.Profile) error {
 	if p.DurationNanos > 0 {
 		about.Notes = append(about.Notes, fmt.Sprintf("%.1f s", time.Duration(p.DurationNanos).Seconds()))
 	}
-	if n, ok := s.samples(); ok && s.unit() == "nanoseconds" {
+	if n, ok := s.samples(); ok && s.valueUnit() == "nanoseconds" {
 		note := fmt.Sprintf("%d samples", n)
 		if s.period > 0 {
 			note += fmt.Sprintf(", %.0f a second and CPU", 1e9/float64(s.period))

@@ -47,13 +47,14 @@ func JSON(w io.Writer, p *profile.Profile) error {
 	}
 	file := jsonFile{
 		Title: Title(p), Begun: time.Unix(0, p.TimeNanos).UTC(), Seconds: time.Duration(p.DurationNanos).Seconds(),
-		Type: p.SampleType[s.value].Type, Unit: s.unit(), Period: p.Period, Frames: []jsonFrame{}, Samples: []jsonSample{},
+		Type: p.SampleType[s.value].Type, Unit: s.valueUnit(), Period: p.Period,
+		Frames: []jsonFrame{}, Samples: []jsonSample{},
 	}
 	known := map[frame]int{}
 	for _, sample := range p.Sample {
 		t, _ := threadOf(sample)
 		out := jsonSample{Value: s.valueOf(sample), PID: t.pid, TID: t.tid, Thread: t.name, Times: times(sample)}
-		for _, f := range s.code(sample) {
+		for _, f := range s.codeFrames(sample) {
 			id, ok := known[f]
 			if !ok {
 				id = len(file.Frames)

@@ -51,7 +51,7 @@ func Speedscope(w io.Writer, p *profile.Profile) error {
 	byThread := map[thread]int{}
 	for _, sample := range p.Sample {
 		var stack []int
-		for _, f := range s.code(sample) {
+		for _, f := range s.codeFrames(sample) {
 			shown := speedscopeFrame{Name: f.name, File: f.file, Line: f.startLine}
 			if f.file == "" {
 				shown.File = f.binary
@@ -71,7 +71,7 @@ func Speedscope(w io.Writer, p *profile.Profile) error {
 			byThread[t] = at
 			file.Profiles = append(file.Profiles, newSpeedscopeProfile(s, t))
 		}
-		file.Profiles[at].add(stack, s.valueOf(sample))
+		file.Profiles[at].addStack(stack, s.valueOf(sample))
 	}
 	return json.NewEncoder(w).Encode(file)
 }
@@ -82,13 +82,13 @@ func newSpeedscopeProfile(s *stacks, t thread) speedscopeProfile {
 	if t != (thread{}) {
 		out.Name = t.String()
 	}
-	switch s.unit() {
+	switch s.valueUnit() {
 	case "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes":
-		out.Unit = s.unit()
+		out.Unit = s.valueUnit()
 	}
 	return out
 }
 
-func (p *speedscopeProfile) add(stack []int, weight int64) {
+func (p *speedscopeProfile) addStack(stack []int, weight int64) {
 	p.Samples, p.Weights, p.End = append(p.Samples, stack), append(p.Weights, weight), p.End+weight
 }

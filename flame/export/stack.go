@@ -68,8 +68,8 @@ func newStacks(p *profile.Profile) (*stacks, error) {
 	return s, nil
 }
 
-// unit returns the unit of values.
-func (s *stacks) unit() string { return s.profile.SampleType[s.value].Unit }
+// valueUnit returns the unit of values.
+func (s *stacks) valueUnit() string { return s.profile.SampleType[s.value].Unit }
 
 // valueOf returns the value of a sample.
 func (s *stacks) valueOf(sample *profile.Sample) int64 { return sample.Value[s.value] }
@@ -137,7 +137,7 @@ func (s *stacks) weight(sample *profile.Sample) int64 {
 
 // stack returns the frames of a sample, root first. Its thread, if known, is a frame below the process.
 func (s *stacks) stack(sample *profile.Sample) []frame {
-	out := s.code(sample)
+	out := s.codeFrames(sample)
 	thread, ok := threadOf(sample)
 	if !ok {
 		return out
@@ -149,8 +149,8 @@ func (s *stacks) stack(sample *profile.Sample) []frame {
 	return append(append(append([]frame(nil), out[:at]...), frame{name: thread.String()}), out[at:]...)
 }
 
-// code is like stack, without the thread.
-func (s *stacks) code(sample *profile.Sample) (out []frame) {
+// codeFrames is like stack, without the thread.
+func (s *stacks) codeFrames(sample *profile.Sample) (out []frame) {
 	for i := len(sample.Location) - 1; i >= 0; i-- {
 		out = append(out, s.frames(sample.Location[i])...)
 	}

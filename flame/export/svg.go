@@ -76,17 +76,17 @@ func writeSVGFrames(out io.Writer, tree *tree.Tree) {
 		}
 		x, y := float64(begin)*scale, svgTop+int(depth)*svgRow
 		fmt.Fprintf(out, `<g><title>%s: %.1f %%</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s"/>`,
-			html.EscapeString(cut(name, maxTraceName)), 100*float64(n.Total[i])/float64(max(n.Total[0], 1)),
+			html.EscapeString(cutName(name, maxTraceName)), 100*float64(n.Total[i])/float64(max(n.Total[0], 1)),
 			x, y, max(width-0.5, 0.2), svgRow-1, colors[kind])
 		if letters := int((width - 6) / svgLetter); letters >= 2 {
-			fmt.Fprintf(out, `<text x="%.2f" y="%d">%s</text>`, x+3, y+svgRow-5, html.EscapeString(cut(name, letters)))
+			fmt.Fprintf(out, `<text x="%.2f" y="%d">%s</text>`, x+3, y+svgRow-5, html.EscapeString(cutName(name, letters)))
 		}
 		fmt.Fprintln(out, "</g>")
 	}
 }
 
-// cut shortens a name to a number of letters.
-func cut(name string, letters int) string {
+// cutName shortens a name to a number of letters.
+func cutName(name string, letters int) string {
 	runes := []rune(name)
 	if len(runes) <= letters {
 		return name

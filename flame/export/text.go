@@ -88,7 +88,7 @@ func writeHead(out io.Writer, p *profile.Profile) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s: %s", Title(p), amount(s.total(), s.unit()))
+	fmt.Fprintf(out, "%s: %s", Title(p), amount(s.total(), s.valueUnit()))
 	if n, ok := s.samples(); ok {
 		fmt.Fprintf(out, ", %d samples", n)
 	}

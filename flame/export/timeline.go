@@ -39,7 +39,7 @@ func (s *stacks) tracks() []*track {
 	each := known && all <= maxMoments
 	for _, sample := range s.profile.Sample {
 		id, ok := threadOf(sample)
-		stack := s.code(sample)
+		stack := s.codeFrames(sample)
 		process := ""
 		if stack[0].binary == "" && len(stack) > 1 {
 			process, stack = stack[0].name, stack[1:]
@@ -56,7 +56,7 @@ func (s *stacks) tracks() []*track {
 		if each {
 			count, _ = s.count(sample)
 		}
-		t.add(moment{value: s.valueOf(sample), stack: stack, of: sample}, max(1, count))
+		t.addMoment(moment{value: s.valueOf(sample), stack: stack, of: sample}, max(1, count))
 	}
 	var out []*track
 	for _, t := range byThread {
@@ -69,8 +69,8 @@ func (s *stacks) tracks() []*track {
 	return out
 }
 
-// add adds a moment for each time of its sample, or count moments if the sample has no times.
-func (t *track) add(m moment, count int64) {
+// addMoment adds a moment for each time of its sample, or count moments if the sample has no times.
+func (t *track) addMoment(m moment, count int64) {
 	all := times(m.of)
 	if len(all) == 0 {
 		all = make([]int64, count)

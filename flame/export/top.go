@@ -43,7 +43,7 @@ func Functions(p *profile.Profile) (functions []Function, total int64, err error
 	c := functionCounts{stacks: s, byKey: map[functionKey]int{}, of: map[*profile.Location][]int{}}
 	for _, sample := range p.Sample {
 		total += s.valueOf(sample)
-		c.add(sample)
+		c.addSample(sample)
 	}
 	functions = c.functions
 	slices.SortFunc(functions, func(a, b Function) int {
@@ -59,7 +59,7 @@ func (s *stacks) amount(sample *profile.Sample) Amount {
 	value := float64(s.valueOf(sample))
 	n, known := s.count(sample)
 	switch {
-	case s.value == s.taken || !known && s.unit() == pprof.CountUnit: // each sample has the value 1
+	case s.value == s.taken || !known && s.valueUnit() == pprof.CountUnit: // each sample has the value 1
 		return Amount{value, value, value}
 	case !known:
 		return Amount{value, 1, value * value}
@@ -95,13 +95,13 @@ type functionCounts struct {
 	samples   int
 }
 
-// add counts a sample. A recursive function counts once.
-func (c *functionCounts) add(sample *profile.Sample) {
+// addSample counts a sample. A recursive function counts once.
+func (c *functionCounts) addSample(sample *profile.Sample) {
 	c.samples++
 	value, amount := c.stacks.valueOf(sample), c.stacks.amount(sample)
 	leaf := -1
 	for _, l := range slices.Backward(sample.Location) {
-		for _, n := range c.at(l) {
+		for _, n := range c.functionsAt(l) {
 			leaf = n
 			c.count(n, value, amount)
 		}
@@ -122,8 +122,8 @@ func (c *functionCounts) count(n int, value int64, amount Amount) {
 	c.in[n] = c.samples
 }
 
-// at returns the function numbers of a location, outermost first.
-func (c *functionCounts) at(l *profile.Location) []int {
+// functionsAt returns the function numbers of a location, outermost first.
+func (c *functionCounts) functionsAt(l *profile.Location) []int {
 	numbers, ok := c.of[l]
 	if !ok {
 		for _, f := range c.stacks.frames(l) {

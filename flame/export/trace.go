@@ -39,13 +39,13 @@ func Trace(w io.Writer, p *profile.Profile) error {
 		return err
 	}
 	out := traceWriter{out: bufio.NewWriter(w), first: first, period: max(p.Period, 1)}
-	out.text(`{"displayTimeUnit":"ms","otherData":`)
-	out.json(map[string]string{"title": Title(p), "begun": time.Unix(0, first).UTC().Format(time.RFC3339Nano)})
-	out.text(`,"traceEvents":[`)
+	out.writeText(`{"displayTimeUnit":"ms","otherData":`)
+	out.writeJSON(map[string]string{"title": Title(p), "begun": time.Unix(0, first).UTC().Format(time.RFC3339Nano)})
+	out.writeText(`,"traceEvents":[`)
 	for _, t := range joinRenamed(tracks) {
 		out.track(t)
 	}
-	out.text("]}\n")
+	out.writeText("]}\n")
 	if out.err != nil {
 		return out.err
 	}
@@ -65,26 +65,26 @@ type traceWriter struct {
 	until  int64   // end of the last sample's period
 }
 
-func (w *traceWriter) text(text string) {
+func (w *traceWriter) writeText(text string) {
 	if w.err == nil {
 		_, w.err = w.out.WriteString(text)
 	}
 }
 
-func (w *traceWriter) json(value any) {
+func (w *traceWriter) writeJSON(value any) {
 	text, err := json.Marshal(value)
 	if w.err == nil {
 		w.err = err
 	}
-	w.text(string(text))
+	w.writeText(string(text))
 }
 
 func (w *traceWriter) event(e traceEvent) {
 	if w.events > 0 {
-		w.text(",\n")
+		w.writeText(",\n")
 	}
 	w.events++
-	w.json(e)
+	w.writeJSON(e)
 }
 
 func (w *traceWriter) track(t *track) {
@@ -145,8 +145,8 @@ func (w *traceWriter) begin(f frame, at int64) {
 	if f.file != "" {
 		args["file"] = f.file
 	}
-	w.event(traceEvent{Name: cut(f.name, maxTraceName), Cat: "cpu", Phase: "B", Time: w.time(at), PID: w.thread.pid,
-		TID: w.thread.tid, Args: args})
+	w.event(traceEvent{Name: cutName(f.name, maxTraceName), Cat: "cpu", Phase: "B", Time: w.timeOf(at),
+		PID: w.thread.pid, TID: w.thread.tid, Args: args})
 	w.open = append(w.open, f)
 }
 
@@ -155,11 +155,11 @@ func (w *traceWriter) close(depth int, at int64) {
 	for len(w.open) > depth {
 		f := w.open[len(w.open)-1]
 		w.event(traceEvent{
-			Name: cut(f.name, maxTraceName), Phase: "E", Time: w.time(at), PID: w.thread.pid, TID: w.thread.tid,
+			Name: cutName(f.name, maxTraceName), Phase: "E", Time: w.timeOf(at), PID: w.thread.pid, TID: w.thread.tid,
 		})
 		w.open = w.open[:len(w.open)-1]
 	}
 }
 
-// time returns the time of an event, in µs.
-func (w *traceWriter) time(at int64) float64 { return float64(at-w.first) / 1e3 }
+// timeOf returns the time of an event, in µs.
+func (w *traceWriter) timeOf(at int64) float64 { return float64(at-w.first) / 1e3 }

@@ -60,7 +60,7 @@ func Of(k Kind) Info {
 	case Heap:
 		return Info{"heap", "memory", []Value{{"inuse_space", "bytes", 1}}, "memory in use", 512 << 10}
 	}
-	if probe, ok := probes.info(k); ok {
+	if probe, ok := probes.infoOf(k); ok {
 		return probe
 	}
 	name := fmt.Sprintf("kind-%d", k)

@@ -37,7 +37,7 @@ func OfProbe(i Info) (Kind, error) {
 	return Count + Kind(len(probes.infos)-1), nil
 }
 
-func (p *interned) info(k Kind) (Info, bool) {
+func (p *interned) infoOf(k Kind) (Info, bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if k < Count || int(k-Count) >= len(p.infos) {

@@ -113,7 +113,7 @@ func (b *Builder) AddAt(times []int64, stack []*Location, w Weight, labels []Lab
 	key := sampleKey(sha256.Sum256(b.key))
 	s := b.samples[key]
 	if s == nil {
-		s = b.out.add(b.stack, labels)
+		s = b.out.addSample(b.stack, labels)
 		b.samples[key] = s
 		b.frames += len(b.stack)
 	}

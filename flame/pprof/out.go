@@ -40,8 +40,8 @@ func newOut(opts Options) *out {
 	}
 }
 
-// add adds a sample with zero values.
-func (o *out) add(stack []*profile.Location, labels []Label) *profile.Sample {
+// addSample adds a sample with zero values.
+func (o *out) addSample(stack []*profile.Location, labels []Label) *profile.Sample {
 	s := &profile.Sample{Location: make([]*profile.Location, len(stack)), Value: make([]int64, len(o.profile.SampleType))}
 	copy(s.Location, stack)
 	for _, l := range labels {

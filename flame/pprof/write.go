@@ -93,11 +93,11 @@ func (s *sampleWriter) encode(sample *profile.Sample) []byte {
 	for _, l := range sample.Location {
 		s.packed = protowire.AppendVarint(s.packed, l.ID)
 	}
-	s.pack(fieldLocationID)
+	s.packField(fieldLocationID)
 	for _, v := range sample.Value {
 		s.packed = protowire.AppendVarint(s.packed, uint64(v))
 	}
-	s.pack(fieldValue)
+	s.packField(fieldValue)
 	for _, key := range slices.Sorted(maps.Keys(sample.Label)) {
 		for _, text := range sample.Label[key] {
 			s.label(fieldKey, s.number(key), fieldStr, s.number(text))
@@ -118,8 +118,8 @@ func (s *sampleWriter) encode(sample *profile.Sample) []byte {
 	return s.out
 }
 
-// pack appends the numbers of s.packed as a field, unless there are none.
-func (s *sampleWriter) pack(field protowire.Number) {
+// packField appends the numbers of s.packed as a field, unless there are none.
+func (s *sampleWriter) packField(field protowire.Number) {
 	if len(s.packed) == 0 {
 		return
 	}
@@ -136,7 +136,7 @@ func (s *sampleWriter) label(fields ...uint64) {
 			s.packed = protowire.AppendVarint(s.packed, of[1])
 		}
 	}
-	s.pack(fieldLabel)
+	s.packField(fieldLabel)
 }
 
 // number returns the number of a string, and writes the string if it is new.

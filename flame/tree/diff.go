@@ -55,8 +55,8 @@ func (b *Builder) AddBase(p *profile.Profile, ratio float64) error {
 // another build.
 const WithoutName = "(functions without a name)"
 
-// same returns the frame in the form that both sides share, if b compares profiles.
-func (b *Builder) same(f frame) frame {
+// sameFrame returns the frame in the form that both sides share, if b compares profiles.
+func (b *Builder) sameFrame(f frame) frame {
 	if b.diff == nil {
 		return f
 	}
@@ -79,15 +79,15 @@ func (b *Builder) same(f frame) frame {
 		if f.mapping.file == b.was {
 			f.mapping.file = b.is
 		}
-		if f.kind == Other && f.name == comm(b.was) {
-			f.name = comm(b.is)
+		if f.kind == Other && f.name == commOf(b.was) {
+			f.name = commOf(b.is)
 		}
 	}
 	return f
 }
 
-// comm returns the kernel's name for a process of a program.
-func comm(program string) string { return program[:min(len(program), 15)] }
+// commOf returns the kernel's name for a process of a program.
+func commOf(program string) string { return program[:min(len(program), 15)] }
 
 // lineOf returns the line of a frame, or 0 in a comparison, as two builds do not share line numbers.
 func (b *Builder) lineOf(l *profile.Line) int64 {

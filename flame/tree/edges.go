@@ -8,13 +8,13 @@ type edges struct {
 	used  int
 }
 
-// get returns the child of parent with the given frame. If isNew is true, the caller must now append the child to
+// getChild returns the child of parent with the given frame. If isNew is true, the caller must now append the child to
 // nodes.
-func (e *edges) get(nodes []node, parent, frame uint32) (child uint32, isNew bool) {
+func (e *edges) getChild(nodes []node, parent, frame uint32) (child uint32, isNew bool) {
 	if 3*(e.used+1) > 2*len(e.table) {
-		e.grow(nodes)
+		e.growSlots(nodes)
 	}
-	slot := e.slot(nodes, parent, frame)
+	slot := e.slotOf(nodes, parent, frame)
 	if *slot == 0 {
 		*slot, isNew = uint32(len(nodes)), true
 		e.used++
@@ -22,8 +22,8 @@ func (e *edges) get(nodes []node, parent, frame uint32) (child uint32, isNew boo
 	return *slot, isNew
 }
 
-// slot returns the slot with the number of a child, or the free slot for it.
-func (e *edges) slot(nodes []node, parent, frame uint32) *uint32 {
+// slotOf returns the slot with the number of a child, or the free slot for it.
+func (e *edges) slotOf(nodes []node, parent, frame uint32) *uint32 {
 	mask := uint32(len(e.table) - 1)
 	for at := pairHash(parent, frame) & mask; ; at = (at + 1) & mask {
 		slot := &e.table[at]
@@ -36,10 +36,10 @@ func (e *edges) slot(nodes []node, parent, frame uint32) *uint32 {
 	}
 }
 
-// grow makes room for twice as many edges.
-func (e *edges) grow(nodes []node) {
+// growSlots makes room for twice as many edges.
+func (e *edges) growSlots(nodes []node) {
 	e.table = make([]uint32, max(minSlots, 1<<bits.Len(uint(3*e.used))))
 	for child := 1; child < len(nodes); child++ {
-		*e.slot(nodes, nodes[child].parent, nodes[child].frame) = uint32(child)
+		*e.slotOf(nodes, nodes[child].parent, nodes[child].frame) = uint32(child)
 	}
 }

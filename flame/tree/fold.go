@@ -12,8 +12,8 @@ type least struct {
 	far   int64 // deeper than depth
 }
 
-// at returns the minimum total at a depth.
-func (l least) at(depth uint32) int64 {
+// atDepth returns the minimum total at a depth.
+func (l least) atDepth(depth uint32) int64 {
 	if depth <= l.depth {
 		return l.near
 	}
@@ -41,7 +41,7 @@ func compact(to, nodes []node, l least, depths []uint32, scratch *[]uint32) (kep
 	for i := 1; i < len(nodes); i++ {
 		n := nodes[i]
 		n.parent = moved[n.parent]
-		if n.total < l.at(depths[i]) {
+		if n.total < l.atDepth(depths[i]) {
 			kept[n.parent].folded += 1 + n.folded
 			moved[i] = n.parent
 			continue
@@ -64,9 +64,9 @@ type folding struct {
 // deepEnough is a depth that stacks reach only by recursion.
 const deepEnough = 256
 
-// fold decides which nodes are too small to show: the smallest nodes, and among equal nodes the deepest. If there are
-// still too many large nodes, it folds the deepest, so that a deep recursion takes no room from other stacks.
-func (f *folding) fold(o Options, total, scale int64) {
+// foldNodes decides which nodes are too small to show: the smallest nodes, and among equal nodes the deepest. If there
+// are still too many large nodes, it folds the deepest, so that a deep recursion takes no room from other stacks.
+func (f *folding) foldNodes(o Options, total, scale int64) {
 	limit := o.Enough
 	f.near, f.far = scale, scale
 	if !f.raise(limit, o.small(total), total) {
@@ -120,7 +120,7 @@ func stepBefore(total int64) int64 { return (total - 1) / 5 * 4 }
 func (f *folding) exceeds(limit int) bool {
 	f.counts++
 	written := 0
-	isShown := func(at uint32) bool { return at == 0 || f.nodes[at].total >= f.at(f.depths[at]) }
+	isShown := func(at uint32) bool { return at == 0 || f.nodes[at].total >= f.atDepth(f.depths[at]) }
 	for i := range f.nodes {
 		n, at := &f.nodes[i], uint32(i)
 		folds := n.folded > 0

@@ -62,14 +62,14 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 	for _, s := range p.Sample {
 		if value := s.Value[index]; value != 0 {
 			f.scale = commonDivisor(f.scale, value)
-			w.add(s, value)
+			w.addSample(s, value)
 		}
 	}
 	f.scale = max(1, f.scale, -f.scale)
 	var numbers []uint32
 	f.table, numbers = w.inOrder()
 	for _, s := range w.order {
-		f.sets = append(f.sets, s.fold(f, numbers))
+		f.sets = append(f.sets, s.foldSet(f, numbers))
 	}
 	return f, nil
 }
@@ -85,13 +85,13 @@ func (w *folder) inOrder() (t table, numbers []uint32) {
 		if p.frame == q.frame {
 			return cmp.Compare(p.line, q.line)
 		}
-		return cmp.Compare(w.index.at(p.frame).order(), w.index.at(q.frame).order())
+		return cmp.Compare(w.index.frameAt(p.frame).order(), w.index.frameAt(q.frame).order())
 	})
 	t = table{make([]place, len(order)), len(w.index.frames.values)}
 	numbers = make([]uint32, len(order))
 	for to, from := range order {
 		p := w.places.values[from]
-		t.places[to], numbers[from] = place{w.index.at(p.frame), p.frame, p.line}, uint32(to)
+		t.places[to], numbers[from] = place{w.index.frameAt(p.frame), p.frame, p.line}, uint32(to)
 	}
 	return t, numbers
 }
@@ -119,7 +119,7 @@ type valuedStack struct {
 	value  int64
 }
 
-func (w *folder) add(s *profile.Sample, value int64) {
+func (w *folder) addSample(s *profile.Sample, value int64) {
 	w.sample = w.sample[:0]
 	for _, l := range slices.Backward(s.Location) {
 		w.sample = append(w.sample, w.numbersOf(l)...)
@@ -130,7 +130,7 @@ func (w *folder) add(s *profile.Sample, value int64) {
 
 // numbersOf returns the place numbers of a location, outermost function first.
 func (w *folder) numbersOf(l *profile.Location) []uint32 {
-	numbers := w.known.of(l)
+	numbers := w.known.valuesOf(l)
 	if *numbers != nil {
 		return *numbers
 	}
@@ -184,9 +184,9 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// fold encodes the stacks, sorted so that each stack shares a prefix with the stack before. numbers holds the numbers
-// of places in f, by number in the folder.
-func (s *setSamples) fold(f *Folded, numbers []uint32) set {
+// foldSet encodes the stacks, sorted so that each stack shares a prefix with the stack before. numbers holds the
+// numbers of places in f, by number in the folder.
+func (s *setSamples) foldSet(f *Folded, numbers []uint32) set {
 	for _, stack := range s.stacks {
 		for i, place := range stack.places {
 			stack.places[i] = numbers[place]
@@ -247,5 +247,5 @@ func (b *Builder) AddFolded(of *Folded, c Choice) (added Added, err error) {
 	if b.sampleType, err = sameType(b.sampleType, of.sampleType); err != nil {
 		return added, err
 	}
-	return of.walk(c, &partWalker{Builder: b}), nil
+	return of.walkSamples(c, &partWalker{Builder: b}), nil
 }

@@ -88,8 +88,8 @@ func (l *lastText) share(text string) unique.Handle[string] {
 	return l.shared
 }
 
-// open returns the frame with its strings.
-func (s sharedFrame) open() frame {
+// openFrame returns the frame with its strings.
+func (s sharedFrame) openFrame() frame {
 	p := s.of.Value()
 	f := p.function.of.Value()
 	return frame{
@@ -103,18 +103,18 @@ func (s sharedFrame) order() uint64 { return addressOf(s.of) }
 
 func (s sharedFrame) hash() uint32       { return spread(addressOf(s.of)) }
 func (s sharedFrame) function() function { return s.of.Value().function.of.Value() }
-func (s sharedFrame) name() string       { return s.function().name }
-func (s sharedFrame) kind() Kind         { return s.of.Value().kind }
+func (s sharedFrame) frameName() string  { return s.function().name }
+func (s sharedFrame) frameKind() Kind    { return s.of.Value().kind }
 
 // compareFrames orders frames by name, then by all other fields.
 func compareFrames(x, y sharedFrame) int {
 	if x == y {
 		return 0
 	}
-	if c := cmp.Compare(x.name(), y.name()); c != 0 { // the usual case
+	if c := cmp.Compare(x.frameName(), y.frameName()); c != 0 { // the usual case
 		return c
 	}
-	f, g := x.open(), y.open()
+	f, g := x.openFrame(), y.openFrame()
 	inlined := func(f frame) int {
 		if f.inlined {
 			return 1
@@ -142,21 +142,21 @@ func (x *index) frame(of sharedFrame) uint32 {
 	number, isNew := x.frames.number(of)
 	if isNew {
 		function, _ := x.functions.number(of.of.Value().function)
-		x.functionOf, x.kindOf = append(x.functionOf, function), append(x.kindOf, of.kind())
+		x.functionOf, x.kindOf = append(x.functionOf, function), append(x.kindOf, of.frameKind())
 	}
 	return number
 }
 
-// grow makes room for the given number of frames in all.
-func (x *index) grow(frames int) {
-	x.frames.grow(frames)
-	x.functions.grow(frames)
+// growTo makes room for the given number of frames in all.
+func (x *index) growTo(frames int) {
+	x.frames.growTo(frames)
+	x.functions.growTo(frames)
 	x.functionOf = slices.Grow(x.functionOf, max(0, frames-len(x.functionOf)))
 	x.kindOf = slices.Grow(x.kindOf, max(0, frames-len(x.kindOf)))
 }
 
-// at returns the frame with a number.
-func (x *index) at(number uint32) sharedFrame { return x.frames.values[number] }
+// frameAt returns the frame with a number.
+func (x *index) frameAt(number uint32) sharedFrame { return x.frames.values[number] }
 
 // shrink drops all frames if there are more than maxKeptFrames.
 func (x *index) shrink() {

@@ -63,7 +63,7 @@ func (l *Lines) Add(of *Folded, c Choice) (added Added, err error) {
 	if l.sampleType, err = sameType(l.sampleType, of.sampleType); err != nil {
 		return added, err
 	}
-	return of.walk(c, &lineWalker{Lines: l}), nil
+	return of.walkSamples(c, &lineWalker{Lines: l}), nil
 }
 
 // lineWalker adds stacks to Lines.
@@ -105,7 +105,7 @@ func (w *lineWalker) sample(depth int, value int64) {
 
 // lineOf returns the line of a place, or nil if the place belongs to another function.
 func (l *Lines) lineOf(of sharedFrame, at int32) *summedLine {
-	f := of.open()
+	f := of.openFrame()
 	if f.name != l.function || l.binary != "" && f.mapping.file != l.binary {
 		return nil
 	}

@@ -20,8 +20,8 @@ func newPerLocation[T any](p *profile.Profile) *perLocation[T] {
 	}
 }
 
-// of returns a pointer to the values of a location.
-func (k *perLocation[T]) of(l *profile.Location) *[]T {
+// valuesOf returns a pointer to the values of a location.
+func (k *perLocation[T]) valuesOf(l *profile.Location) *[]T {
 	if l.ID < uint64(len(k.small)) {
 		at := &k.small[l.ID]
 		if at.location == nil {

@@ -110,7 +110,7 @@ func (m *Merge) begin() (self int64) {
 	for _, f := range m.chosen {
 		frames, most = frames+f.frames, max(most, f.frames)
 	}
-	m.index.grow(max(frames/3, most)) // most frames are in several profiles
+	m.index.growTo(max(frames/3, most)) // most frames are in several profiles
 	m.numbers, m.cursors = grown(m.numbers, frames, 0), m.cursors[:0]
 	free := m.numbers
 	for _, f := range m.chosen {
@@ -121,7 +121,7 @@ func (m *Merge) begin() (self int64) {
 			s := &f.sets[i]
 			self += s.self * f.scale
 			c := &cursor{reader: reader{s.nodes}, from: f, numbers: numbers}
-			if c.next(); c.depth == 1 {
+			if c.nextNode(); c.depth == 1 {
 				m.cursors = append(m.cursors, c)
 			}
 		}
@@ -151,9 +151,9 @@ func (m *Merge) below(from, depth int) (sum values) {
 			waiting--
 			m.cursors[from] = m.cursors[waiting]
 			siftDown(m.cursors[from:waiting], 0)
-			m.take(c)
+			m.takeNode(c)
 		}
-		of := m.node(end, depth)
+		of := m.writeNode(end, depth)
 		sum.all, sum.ofPart = sum.all+of.all, sum.ofPart+of.ofPart
 		for _, c := range m.cursors[end:] {
 			switch {
@@ -171,8 +171,8 @@ func (m *Merge) below(from, depth int) (sum values) {
 	return sum
 }
 
-// take appends a cursor, and a twin for each following sibling with the same frame.
-func (m *Merge) take(c *cursor) {
+// takeNode appends a cursor, and a twin for each following sibling with the same frame.
+func (m *Merge) takeNode(c *cursor) {
 	for c.rest != nil {
 		var twin *cursor
 		if n := len(m.twins); n > 0 {
@@ -186,8 +186,8 @@ func (m *Merge) take(c *cursor) {
 	m.cursors = append(m.cursors, c)
 }
 
-// node adds the node at a depth that all cursors from the index from on are at, and all nodes below it.
-func (m *Merge) node(from, depth int) values {
+// writeNode adds the node at a depth that all cursors from the index from on are at, and all nodes below it.
+func (m *Merge) writeNode(from, depth int) values {
 	at := m.cursors[from:]
 	n := node{total: openTotal, parent: m.open[depth-1].at, frame: at[0].number(), line: at[0].line}
 	for _, c := range at {
@@ -195,7 +195,7 @@ func (m *Merge) node(from, depth int) values {
 		if c.line != n.line {
 			n.line = 0
 		}
-		if c.next(); c.depth == depth+1 {
+		if c.nextNode(); c.depth == depth+1 {
 			m.cursors = append(m.cursors, c)
 		}
 	}
@@ -214,7 +214,7 @@ func (m *Merge) node(from, depth int) values {
 func (m *Merge) openNode(depth int, n node) {
 	opened := openNode{at: uint32(len(m.nodes)), inside: true}
 	if m.part != nil {
-		f := m.index.at(n.frame).function()
+		f := m.index.frameAt(n.frame).function()
 		opened.id = m.open[depth-1].id.Child(f.name, f.binary.Value())
 		opened.inside = m.open[depth-1].inside || opened.id == *m.part
 	}
@@ -235,7 +235,7 @@ func (m *Merge) close(depth int, self int64, sum values) values {
 	}
 	switch {
 	case depth == 0:
-	case n.total >= m.kept.at(uint32(depth)):
+	case n.total >= m.kept.atDepth(uint32(depth)):
 		if len(m.nodes) > m.most {
 			m.prune()
 		}
@@ -263,7 +263,7 @@ func (m *Merge) prune() {
 
 // raise raises the minimum totals in kept, as far as it is certain that a Tree will not have smaller nodes.
 //
-// folding.fold shows all nodes of at least some total and, down to some depth, nodes of a slightly smaller total:
+// folding.foldNodes shows all nodes of at least some total and, down to some depth, nodes of a slightly smaller total:
 // together at most the limit. So if more nodes than the limit have at least some total, fold's minimum total is larger.
 // And if the nodes of that total down to some depth exceed the limit, fold does not show smaller nodes at that depth.
 func (m *Merge) raise(depths []uint32) {

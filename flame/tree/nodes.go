@@ -70,19 +70,19 @@ type cursor struct {
 	rest []byte // data from the twin of the node on; nil if it has none
 }
 
-// next moves to the next node. A cursor at a node with a twin must be split instead.
-func (c *cursor) next() {
+// nextNode moves to the next node. A cursor at a node with a twin must be split instead.
+func (c *cursor) nextNode() {
 	if len(c.data) == 0 {
 		c.depth = 0
 		return
 	}
 	first := c.unsigned()
 	c.depth += 1 - int(first>>flagBits)
-	c.read(first)
+	c.readNode(first)
 }
 
-// read reads the rest of a node, after its first number.
-func (c *cursor) read(first uint64) {
+// readNode reads the rest of a node, after its first number.
+func (c *cursor) readNode(first uint64) {
 	if first&isTwin != 0 {
 		size := c.unsigned()
 		c.data, c.rest = c.data[:size], c.data[size:]
@@ -98,7 +98,7 @@ func (c *cursor) split(twin *cursor) {
 	*twin = *c
 	twin.rest, twin.twinAt = nil, c.depth
 	c.data, c.rest = c.rest, nil
-	c.read(c.unsigned())
+	c.readNode(c.unsigned())
 }
 
 // number returns the number of the current frame.

@@ -23,8 +23,8 @@ const minSlots = 64
 
 // number returns the number of a value. It adds the value, and returns true, if the value is new.
 func (n *numbering[V]) number(of V) (number uint32, isNew bool) {
-	n.grow(len(n.values) + 1)
-	slot := n.slot(of)
+	n.growTo(len(n.values) + 1)
+	slot := n.slotOf(of)
 	if *slot == 0 {
 		n.values = append(n.values, of)
 		*slot, isNew = uint32(len(n.values)), true
@@ -32,20 +32,20 @@ func (n *numbering[V]) number(of V) (number uint32, isNew bool) {
 	return *slot - 1, isNew
 }
 
-// grow makes room for the given number of values in all, which is faster than growing in small steps.
-func (n *numbering[V]) grow(values int) {
+// growTo makes room for the given number of values in all, which is faster than growing in small steps.
+func (n *numbering[V]) growTo(values int) {
 	if 2*values <= len(n.slots) {
 		return
 	}
 	n.slots = make([]uint32, max(minSlots, 1<<bits.Len(uint(2*values-1))))
 	n.values = slices.Grow(n.values, len(n.slots)/2-len(n.values)) // append would grow in more and smaller steps
 	for i, value := range n.values {
-		*n.slot(value) = uint32(i + 1)
+		*n.slotOf(value) = uint32(i + 1)
 	}
 }
 
-// slot returns the slot with the number of a value, or the free slot for it.
-func (n *numbering[V]) slot(of V) *uint32 {
+// slotOf returns the slot with the number of a value, or the free slot for it.
+func (n *numbering[V]) slotOf(of V) *uint32 {
 	mask := uint32(len(n.slots) - 1)
 	for at := of.hash() & mask; ; at = (at + 1) & mask {
 		if slot := &n.slots[at]; *slot == 0 || n.values[*slot-1] == of {

@@ -34,8 +34,8 @@ func TestNumbering(t *testing.T) {
 // back.
 func TestSharedFrame(t *testing.T) {
 	base := frame{"f", "f.c", 3, mapping{"/bin/a", "id"}, Native, false}
-	if base.share() != base.share() || base.share().open() != base {
-		t.Errorf("%+v became %+v", base, base.share().open())
+	if base.share() != base.share() || base.share().openFrame() != base {
+		t.Errorf("%+v became %+v", base, base.share().openFrame())
 	}
 	for _, change := range []func(*frame){
 		func(f *frame) { f.name = "g" }, func(f *frame) { f.file = "" }, func(f *frame) { f.startLine++ },
@@ -43,8 +43,8 @@ func TestSharedFrame(t *testing.T) {
 		func(f *frame) { f.kind = Kernel }, func(f *frame) { f.inlined = true },
 	} {
 		other := base
-		if change(&other); other.share() == base.share() || other.share().open() != other {
-			t.Errorf("%+v became %+v", other, other.share().open())
+		if change(&other); other.share() == base.share() || other.share().openFrame() != other {
+			t.Errorf("%+v became %+v", other, other.share().openFrame())
 		}
 		if a, b := compareFrames(base.share(), other.share()), compareFrames(other.share(), base.share()); a != -b || a == 0 {
 			t.Errorf("order of %+v: %d and %d", other, a, b)

@@ -29,8 +29,8 @@ func NewCallers(show func(name string) string, function, binary string) *Builder
 	return b
 }
 
-// isOf reports whether a frame belongs to the function.
-func (p *part) isOf(of sharedFrame) bool {
+// isPartOf reports whether a frame belongs to the function.
+func (p *part) isPartOf(of sharedFrame) bool {
 	f := of.function()
 	return f.name == p.function && (p.binary == "" || f.binary.Value() == p.binary)
 }
@@ -61,7 +61,7 @@ func (w *partWalker) enter(depth int, at uint32) {
 	if w.call >= depth {
 		w.call = 0
 	}
-	if w.part != nil && w.call == 0 && w.part.isOf(w.table.places[at].of) {
+	if w.part != nil && w.call == 0 && w.part.isPartOf(w.table.places[at].of) {
 		w.call = depth
 	}
 }
@@ -98,9 +98,9 @@ type PathID uint64
 const RootPath PathID = 14695981039346656037
 
 // Child returns the PathID of a child: the function with the given name and binary, called by the node of id.
-func (id PathID) Child(name, binary string) PathID { return id.add(name).add(binary) }
+func (id PathID) Child(name, binary string) PathID { return id.addName(name).addName(binary) }
 
-func (id PathID) add(text string) PathID {
+func (id PathID) addName(text string) PathID {
 	const prime = 1099511628211
 	for i := range len(text) {
 		id = (id ^ PathID(text[i])) * prime

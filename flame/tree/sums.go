@@ -119,7 +119,7 @@ func (s *Sums) Add(of *Folded, c Choice) (added Added, err error) {
 		return added, err
 	}
 	w := sumWalker{Sums: s}
-	added = of.walk(c, &w)
+	added = of.walkSamples(c, &w)
 	w.leaveTo(0)
 	s.total += added.Total
 	return added, nil
@@ -158,7 +158,7 @@ func (w *sumWalker) begin(t table) {
 
 func (w *sumWalker) enter(depth int, at uint32) {
 	w.leaveTo(depth - 1)
-	of := w.of(at)
+	of := w.sumOf(at)
 	f := &w.functions[of.function]
 	w.way = append(w.way, onWay{function: of.function, outermost: !f.active, wasFound: w.isOnFound})
 	f.active, w.isOnFound = true, w.isOnFound || of.found
@@ -193,8 +193,8 @@ func (w *sumWalker) leaveTo(depth int) {
 	}
 }
 
-// of returns the summedFrame of a place.
-func (w *sumWalker) of(place uint32) *summedFrame {
+// sumOf returns the summedFrame of a place.
+func (w *sumWalker) sumOf(place uint32) *summedFrame {
 	at := &w.table.places[place]
 	if number := w.at[at.frame]; number != 0 {
 		return &w.frames[number-1]
@@ -213,7 +213,7 @@ func (w *sumWalker) of(place uint32) *summedFrame {
 
 // frameOf returns the summedFrame of a new frame, and counts its function as seen.
 func (w *sumWalker) frameOf(number uint32, of sharedFrame) summedFrame {
-	function, kind := min(w.index.functionOf[number], uint32(w.most)), of.kind()
+	function, kind := min(w.index.functionOf[number], uint32(w.most)), of.frameKind()
 	if int(function) == w.most {
 		kind = Small
 	}
@@ -229,7 +229,7 @@ func (w *sumWalker) frameOf(number uint32, of sharedFrame) summedFrame {
 	if w.match == nil {
 		return out
 	}
-	if open := of.open(); w.match(open.name) || w.match(open.file) || w.match(open.mapping.file) {
+	if open := of.openFrame(); w.match(open.name) || w.match(open.file) || w.match(open.mapping.file) {
 		out.found, f.found = true, true
 	}
 	return out

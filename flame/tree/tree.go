@@ -128,7 +128,7 @@ func (b *Builder) Tree(o Options) *Tree {
 	b.settle()
 	b.tallies.begin(b.index)
 	children := childrenOf(b.nodes, &b.scratch.children, &b.begins)
-	for _, child := range children.of(0) {
+	for _, child := range children.childrenOf(0) {
 		b.tally(child, children)
 	}
 	return b.write(o.withDefaults(), b.scale(), nil)
@@ -138,7 +138,7 @@ func (b *Builder) Tree(o Options) *Tree {
 func (b *Builder) tally(at uint32, all *children) {
 	n := &b.nodes[at]
 	outer := b.tallies.enter(n.frame)
-	for _, child := range all.of(at) {
+	for _, child := range all.childrenOf(at) {
 		b.tally(child, all)
 	}
 	if b.ofBase != nil {
@@ -157,7 +157,7 @@ func (g *graph) write(o Options, scale int64, room []node) *Tree {
 		functionIDs: emptied(&g.scratch.functionIDs, len(g.index.functions.values)),
 	}
 	w.tree.Type, w.tree.Unit, w.tree.Scale, w.tree.Diff = g.sampleType.Type, g.sampleType.Unit, scale, g.diff
-	w.fold(o, room)
+	w.foldNodes(o, room)
 	w.tree.Total = g.total / scale
 	kinds := &w.tree.Kinds
 	for kind := range kinds.Name {
@@ -165,7 +165,7 @@ func (g *graph) write(o Options, scale int64, room []node) *Tree {
 	}
 	w.makeRoom()
 	w.node(0, 0)
-	w.top()
+	w.writeTop()
 	w.tree.Omitted.Self /= w.tree.Scale
 	w.tree.Omitted.Below /= w.tree.Scale
 	return w.tree
@@ -182,14 +182,14 @@ func (w *writer) makeRoom() {
 	out.Frame, out.Depth, out.Line = slices.Grow(out.Frame, n), slices.Grow(out.Depth, n), slices.Grow(out.Line, n)
 	out.Self, out.Total = slices.Grow(out.Self, n), slices.Grow(out.Total, n)
 	frames := min(n/2, len(w.index.frames.values)) // many nodes share a frame
-	w.tree.Frames.grow(frames)
+	w.tree.Frames.growTo(frames)
 	of := &w.tree.Functions
 	of.Self, of.Total = slices.Grow(of.Self, frames), slices.Grow(of.Total, frames)
 	w.tree.Strings, w.nameTexts = slices.Grow(w.tree.Strings, frames), slices.Grow(w.nameTexts, frames)
 }
 
-// grow makes room for n more frames.
-func (f *Frames) grow(n int) {
+// growTo makes room for n more frames.
+func (f *Frames) growTo(n int) {
 	for _, column := range []*[]int32{&f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of} {
 		*column = slices.Grow(*column, n)
 	}
@@ -198,11 +198,11 @@ func (f *Frames) grow(n int) {
 	}
 }
 
-// fold drops the nodes that are too small to show.
-func (w *writer) fold(o Options, room []node) {
+// foldNodes drops the nodes that are too small to show.
+func (w *writer) foldNodes(o Options, room []node) {
 	f := folding{nodes: w.graph.nodes, depths: depthsOf(w.graph.nodes, &w.begins)}
 	f.marks = emptied(&w.scratch.children, len(f.nodes))
-	f.fold(o, w.total, w.tree.Scale)
+	f.foldNodes(o, w.total, w.tree.Scale)
 	w.tree.Omitted.Below = min(f.far, w.total+1)
 	var moved []uint32
 	w.nodes, moved = compact(room, f.nodes, f.least, f.depths, &w.scratch.children)
@@ -213,7 +213,7 @@ func (w *writer) fold(o Options, room []node) {
 	}
 	w.children = childrenOf(w.nodes, &w.scratch.children, &w.begins)
 	for at := range w.nodes {
-		if list := w.children.of(uint32(at)); len(list) > 1 {
+		if list := w.children.childrenOf(uint32(at)); len(list) > 1 {
 			slices.SortFunc(list, w.compareNodes)
 		}
 	}
@@ -281,8 +281,8 @@ type children struct {
 	from []uint32 // start in list by node, then the end of list
 }
 
-// of returns the children of a node.
-func (c *children) of(at uint32) []uint32 { return c.list[c.from[at]:c.from[at+1]] }
+// childrenOf returns the children of a node.
+func (c *children) childrenOf(at uint32) []uint32 { return c.list[c.from[at]:c.from[at+1]] }
 
 // childrenOf returns the children of each node. It uses the memory of lists and begins.
 func childrenOf(nodes []node, lists, begins *[]uint32) *children {
@@ -311,7 +311,7 @@ func (w *writer) compareNodes(x, y uint32) int {
 	if m.total != n.total {
 		return cmp.Compare(n.total, m.total)
 	}
-	return compareFrames(w.index.at(m.frame), w.index.at(n.frame))
+	return compareFrames(w.index.frameAt(m.frame), w.index.frameAt(n.frame))
 }
 
 // writer writes a graph as a Tree.
@@ -336,7 +336,7 @@ func (w *writer) node(at uint32, depth int) {
 	base := w.baseOf(at)
 	w.writeNode(id, depth, n, base)
 	rest, ofBase := n.total-n.self, base[1]-base[0] // the value of the folded children
-	for _, child := range w.children.of(at) {
+	for _, child := range w.children.childrenOf(at) {
 		w.node(child, depth+1)
 		rest, ofBase = rest-w.nodes[child].total, ofBase-w.baseOf(child)[1]
 	}
@@ -368,13 +368,13 @@ func (w *writer) writeNode(frame int32, depth int, n *node, base [2]int64) {
 	}
 }
 
-// top writes the frames with the largest self, including frames that no node shows.
-func (w *writer) top() {
+// writeTop writes the frames with the largest self, including frames that no node shows.
+func (w *writer) writeTop() {
 	compare := func(x, y uint32) int {
 		if m, n := w.tallies.frames[x].self, w.tallies.frames[y].self; m != n {
 			return cmp.Compare(n, m)
 		}
-		return compareFrames(w.index.at(x), w.index.at(y))
+		return compareFrames(w.index.frameAt(x), w.index.frameAt(y))
 	}
 	ids := make([]uint32, 0, maxTopFrames+1) // sorted; sorting all frames takes several times as long
 	for i := range w.tallies.frames {
@@ -396,7 +396,7 @@ func (w *writer) frameID(id uint32) int32 {
 	if at := w.frameIDs[id]; at > 0 {
 		return int32(at - 1)
 	}
-	f, out := w.index.at(id).of.Value(), &w.tree.Frames
+	f, out := w.index.frameAt(id).of.Value(), &w.tree.Frames
 	at := int32(len(out.Name))
 	w.frameIDs[id] = uint32(at + 1)
 	of := w.functionID(w.index.functionOf[id])
@@ -426,7 +426,7 @@ func (w *writer) functionID(id uint32) int32 {
 	out := &w.tree.Functions
 	at := int32(len(out.Self))
 	w.functionIDs[id] = uint32(at + 1)
-	w.nameTexts = append(w.nameTexts, w.text(w.index.functions.values[id].of.Value().name))
+	w.nameTexts = append(w.nameTexts, w.textIndex(w.index.functions.values[id].of.Value().name))
 	out.Self, out.Total = w.tallies.functions[id].appendTo(out.Self, out.Total, w.tree.Scale)
 	if w.tree.Diff != nil {
 		out.BaseSelf, out.BaseTotal = w.tallies.base.functions[id].appendTo(out.BaseSelf, out.BaseTotal, w.tree.Scale)
@@ -454,13 +454,13 @@ func (w *writer) mapping(file, buildID unique.Handle[string]) int32 {
 func (w *writer) fileText(of unique.Handle[string]) int32 {
 	number, isNew := w.files.number(sharedText{of})
 	if isNew {
-		w.fileTexts = append(w.fileTexts, w.text(of.Value()))
+		w.fileTexts = append(w.fileTexts, w.textIndex(of.Value()))
 	}
 	return w.fileTexts[number]
 }
 
-// text appends a string to the tree's strings and returns its index.
-func (w *writer) text(s string) int32 {
+// textIndex appends a string to the tree's strings and returns its index.
+func (w *writer) textIndex(s string) int32 {
 	w.tree.Strings = append(w.tree.Strings, s)
 	return int32(len(w.tree.Strings) - 1)
 }

@@ -122,7 +122,7 @@ func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[positio
 	}
 	stack := b.stackOf(s, known)
 	if b.part != nil {
-		call := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.index.at(p.frame)) })
+		call := slices.IndexFunc(stack, func(p position) bool { return b.part.isPartOf(b.index.frameAt(p.frame)) })
 		if call < 0 {
 			return
 		}
@@ -148,7 +148,7 @@ func (b *Builder) addStack(stack []position, value int64) {
 func (b *Builder) stackOf(s *profile.Sample, known *perLocation[position]) []position {
 	b.stack = b.stack[:0]
 	for i := len(s.Location) - 1; i >= 0; i-- {
-		positions := known.of(s.Location[i])
+		positions := known.valuesOf(s.Location[i])
 		if *positions == nil {
 			*positions = b.positions(s.Location[i])
 		}
@@ -168,7 +168,7 @@ func (b *Builder) count(at uint32, value int64) {
 
 // child returns the node of a position below at.
 func (b *Builder) child(at uint32, p position) uint32 {
-	child, isNew := b.edges.get(b.nodes, at, p.frame)
+	child, isNew := b.edges.getChild(b.nodes, at, p.frame)
 	if isNew {
 		b.nodes = append(b.nodes, node{frame: p.frame, parent: at, line: p.line})
 		if b.diff != nil {
@@ -201,7 +201,7 @@ func (b *Builder) settle() {
 func (b *Builder) positions(l *profile.Location) []position {
 	if len(l.Line) == 0 {
 		name := AddressName(l)
-		return []position{{frame: b.frame(b.same(frame{name: name, mapping: mappingOf(l), kind: Unnamed}))}}
+		return []position{{frame: b.frame(b.sameFrame(frame{name: name, mapping: mappingOf(l), kind: Unnamed}))}}
 	}
 	out := make([]position, 0, len(l.Line))
 	for i := len(l.Line) - 1; i >= 0; i-- {
@@ -231,7 +231,7 @@ func (b *Builder) frameAt(l *profile.Location, line int) uint32 {
 			f.kind = Inlined
 		}
 	}
-	number := b.frame(b.same(f))
+	number := b.frame(b.sameFrame(f))
 	if hasName {
 		b.made[of] = number
 	}

@@ -39,8 +39,8 @@ type walker interface {
 	sample(depth int, value int64)
 }
 
-// walk passes the chosen samples, and only these, to a walker.
-func (f *Folded) walk(c Choice, to walker) (added Added) {
+// walkSamples passes the chosen samples, and only these, to a walker.
+func (f *Folded) walkSamples(c Choice, to walker) (added Added) {
 	t := f.tableOf(c)
 	to.begin(t)
 	conditions := c.conditionsOf(f)
@@ -167,7 +167,7 @@ func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, oute
 		s.eachNode(f, c, conditions, func(n *setNode) {
 			if n.depth == 1 {
 				pass()
-				outermost = f.places[n.place].of.name()
+				outermost = f.places[n.place].of.frameName()
 			}
 			sum += n.self
 		})
@@ -180,7 +180,7 @@ func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, oute
 
 // hasSelf reports whether s has samples without a frame and they are chosen.
 func (s *set) hasSelf(c Choice, conditions *conditions) bool {
-	return s.self != 0 && conditions.none() && (c.Sample == nil || c.Sample(s.labels, ""))
+	return s.self != 0 && conditions.haveNone() && (c.Sample == nil || c.Sample(s.labels, ""))
 }
 
 // setNode is a node of a set.
@@ -201,11 +201,11 @@ func (s *set) eachNode(of *Folded, c Choice, conditions *conditions, visit func(
 		}
 		n = setNode{depth: n.depth + 1 - int(first>>flagBits), place: uint32(r.unsigned())}
 		if n.depth == 1 && c.Sample != nil {
-			keep = c.Sample(s.labels, of.places[n.place].of.name())
+			keep = c.Sample(s.labels, of.places[n.place].of.frameName())
 		}
 		conditions.enter(n.depth, of.places[n.place].frame)
 		if first&hasSelf != 0 {
-			if value := r.signed(); keep && conditions.met(n.depth) {
+			if value := r.signed(); keep && conditions.areMet(n.depth) {
 				n.self = value
 			}
 		}
@@ -231,7 +231,7 @@ func (c *Choice) conditionsOf(of *Folded) *conditions {
 		out.refuse = 1 << maxConditions
 	}
 	of.eachFrame(func(number uint32, of sharedFrame) {
-		f := of.open()
+		f := of.openFrame()
 		about := Frame{Name: f.name, File: f.file, Binary: f.mapping.file, BuildID: f.mapping.buildID}
 		for bit, has := range c.With {
 			if has(about) {
@@ -245,7 +245,7 @@ func (c *Choice) conditionsOf(of *Folded) *conditions {
 	return out
 }
 
-func (c *conditions) none() bool { return c == nil || c.want == 0 }
+func (c *conditions) haveNone() bool { return c == nil || c.want == 0 }
 
 // enter records the frame at a depth of 1 or more.
 func (c *conditions) enter(depth int, frame uint32) {
@@ -258,7 +258,7 @@ func (c *conditions) enter(depth int, frame uint32) {
 	c.path[depth] = c.path[depth-1] | c.of[frame]
 }
 
-// met reports whether the stack down to a depth meets all conditions.
-func (c *conditions) met(depth int) bool {
+// areMet reports whether the stack down to a depth meets all conditions.
+func (c *conditions) areMet(depth int) bool {
 	return c == nil || c.path[depth]&c.want == c.want && c.path[depth]&c.refuse == 0
 }

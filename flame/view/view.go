@@ -79,19 +79,19 @@ func Write(w io.Writer, about About, tree, whole *tree.Tree) error {
 	if err != nil {
 		return err
 	}
-	packed, err := pack(whole)
+	packed, err := packTree(whole)
 	if err != nil {
 		return err
 	}
 	return file().Execute(w, map[string]any{
 		"Whole": packed,
 		"About": about, "Data": data.String(), "Script": string(script), "Styles": string(styles),
-		"ScriptHash": hash(script), "StylesHash": hash(styles),
+		"ScriptHash": hashText(script), "StylesHash": hashText(styles),
 	})
 }
 
-// pack returns a tree as text for a page: compressed JSON in base64, or "" for nil.
-func pack(tree *tree.Tree) (string, error) {
+// packTree returns a tree as text for a page: compressed JSON in base64, or "" for nil.
+func packTree(tree *tree.Tree) (string, error) {
 	if tree == nil {
 		return "", nil
 	}
@@ -120,8 +120,8 @@ func allStyles() ([]byte, error) {
 	return append(shared, own...), err
 }
 
-// hash returns the hash of a script or styles for a content security policy.
-func hash(text []byte) string {
+// hashText returns the hash of a script or styles for a content security policy.
+func hashText(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }

@@ -22,8 +22,8 @@ const (
 	largestKeyOfAMaps = 64 // bytes, more than the outer maps of all contenders need
 )
 
-// bpf makes the system call of the same name.
-func bpf(command int, attribute unsafe.Pointer, size uintptr) (int, error) {
+// callBPF makes the system call of the same name.
+func callBPF(command int, attribute unsafe.Pointer, size uintptr) (int, error) {
 	r, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(command), uintptr(attribute), size)
 	if errno != 0 {
 		return -1, errno
@@ -35,7 +35,7 @@ func bpf(command int, attribute unsafe.Pointer, size uintptr) (int, error) {
 // kernel.bpf_stats_enabled, it does not interfere with other users, and a crash does not leave it enabled.
 func countRunTime() (stop func(), err error) {
 	attribute := struct{ kind uint32 }{statsOfRunTime}
-	fd, err := bpf(enableStats, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
+	fd, err := callBPF(enableStats, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
 	if err != nil {
 		return nil, fmt.Errorf("count run time of BPF programs: %w", err)
 	}
@@ -150,21 +150,21 @@ type element struct {
 
 func nextKey(fd int, key, next unsafe.Pointer) bool {
 	attribute := element{fd: uint32(fd), key: key, value: next}
-	_, err := bpf(mapNextKey, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
+	_, err := callBPF(mapNextKey, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
 	return err == nil
 }
 
 // innerMapID looks up an element of a map of maps: user space gets an identifier.
 func innerMapID(fd int, key unsafe.Pointer) (id uint32, ok bool) {
 	attribute := element{fd: uint32(fd), key: key, value: unsafe.Pointer(&id)}
-	_, err := bpf(mapLookup, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
+	_, err := callBPF(mapLookup, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
 	return id, err == nil
 }
 
 // memlockOf returns the memory of a map, unless it is gone.
 func memlockOf(id uint32) (bytes uint64, ok bool) {
 	attribute := struct{ id, next, flags uint32 }{id: id}
-	fd, err := bpf(mapByID, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
+	fd, err := callBPF(mapByID, unsafe.Pointer(&attribute), unsafe.Sizeof(attribute))
 	if err != nil {
 		return 0, false
 	}

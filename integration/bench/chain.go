@@ -133,21 +133,21 @@ type burners []*exec.Cmd
 // lowestPriority yields to all other processes.
 const lowestPriority = 19
 
-// burn starts a program on each CPU, with the given nice value.
-func burn(path string, nice int) (burners, error) {
+// startBurners starts a program on each CPU, with the given nice value.
+func startBurners(path string, nice int) (burners, error) {
 	var b burners
 	for cpu := range runtime.NumCPU() {
 		cmd := exec.Command(path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
 		if err := cmd.Start(); err != nil {
-			b.stop()
+			b.stopBurners()
 			return nil, err
 		}
 		b = append(b, cmd)
 		var set unix.CPUSet
 		set.Set(cpu)
 		if err := unix.SchedSetaffinity(cmd.Process.Pid, &set); err != nil {
-			b.stop()
+			b.stopBurners()
 			return nil, fmt.Errorf("pin %s to CPU %d: %w", path, cpu, err)
 		}
 		renice(cmd.Process.Pid, nice)
@@ -174,7 +174,7 @@ func (b burners) cpuSeconds() float64 {
 	return sum
 }
 
-func (b burners) stop() {
+func (b burners) stopBurners() {
 	for _, cmd := range b {
 		cmd.Process.Kill()
 		cmd.Wait()

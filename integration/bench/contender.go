@@ -110,7 +110,7 @@ func (c contender) start(how settings) (*profiler, error) {
 		case <-time.After(2 * time.Millisecond):
 		}
 		if time.Since(p.begin) > firstSampleAfter {
-			p.stop()
+			p.stopProfiler()
 			return nil, fmt.Errorf("%s took no sample in %v\n%s", c.name, firstSampleAfter, p.output)
 		}
 	}
@@ -155,8 +155,8 @@ func (p *profiler) launch(how settings) (err error) {
 	return nil
 }
 
-// stop ends the profiler like a user.
-func (p *profiler) stop() error {
+// stopProfiler ends the profiler like a user.
+func (p *profiler) stopProfiler() error {
 	defer p.release()
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", p.name, err)

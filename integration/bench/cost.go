@@ -8,20 +8,20 @@ func (b *bench) measureCost(i int, w costlyWork) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
-	b.add("startup", i, p.startup.Seconds())
-	b.add("startup cpu", i, p.startupCPU.Seconds())
+	defer p.stopProfiler()
+	b.addValue("startup", i, p.startup.Seconds())
+	b.addValue("startup cpu", i, p.startupCPU.Seconds())
 	time.Sleep(afterStart)
 	nice, err := niceValue(p.pid)
 	if err != nil {
 		return err
 	}
-	b.add("nice", i, float64(nice))
+	b.addValue("nice", i, float64(nice))
 	first, err := readCost(p)
 	if err != nil {
 		return err
 	}
-	b.add("maps start", i, megabytes(first.maps))
+	b.addValue("maps start", i, megabytes(first.maps))
 	stop, err := w.start()
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (b *bench) addComplete(i int, p *profiler, key string, since time.Time) err
 	var seen share
 	for _, s := range stacks {
 		if s.hasUserPart() && s.after.After(since) {
-			seen.add(s)
+			seen.addStacks(s)
 		}
 	}
 	b.addShare("complete "+key, i, seen)
@@ -131,14 +131,14 @@ func (s spent) perMinute(since spent) (agent, together float64) {
 // workload's executables.
 func (b *bench) addCost(i int, key string, first, warm, last cost) {
 	agent, together := last.perMinute(warm.spent)
-	b.add("warming cpu "+key, i, (warm.agent - first.agent).Seconds())
-	b.add("cpu "+key, i, agent)
-	b.add("together "+key, i, together)
-	b.add("rss "+key, i, megabytes(last.rss))
-	b.add("peak "+key, i, megabytes(last.peak))
-	b.add("maps "+key, i, megabytes(last.maps))
+	b.addValue("warming cpu "+key, i, (warm.agent - first.agent).Seconds())
+	b.addValue("cpu "+key, i, agent)
+	b.addValue("together "+key, i, together)
+	b.addValue("rss "+key, i, megabytes(last.rss))
+	b.addValue("peak "+key, i, megabytes(last.peak))
+	b.addValue("maps "+key, i, megabytes(last.maps))
 	if d := last.runs.minus(warm.runs); d.count > 0 {
-		b.add("bpf "+key, i, d.mean()/1e3)
+		b.addValue("bpf "+key, i, d.mean()/1e3)
 	}
 }
 

@@ -151,9 +151,9 @@ func checkStacks(t *testing.T, got, want []stack) {
 func TestVerdicts(t *testing.T) {
 	r := newResults(2)
 	for round, v := range [][2]float64{{1, 4}, {30, 100}, {1, 2}} {
-		r.add("cost", 0, v[0])
-		r.add("cost", 1, v[1])
-		r.add("share", 0, 90+float64(round))
+		r.addValue("cost", 0, v[0])
+		r.addValue("cost", 1, v[1])
+		r.addValue("share", 0, 90+float64(round))
 	}
 	for _, test := range []struct {
 		figure
@@ -161,14 +161,14 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{figure{Key: "cost", Aim: ratio(0.4)}, true, true}, // of 0.25, 0.3 and 0.5
 		{figure{Key: "cost", Aim: ratio(0.29)}, false, true},
-		{figure{Key: "cost", Aim: most(1)}, true, true},
+		{figure{Key: "cost", Aim: atMost(1)}, true, true},
 		{figure{Key: "share", Aim: least(91)}, true, true},
 		{figure{Key: "share", Aim: least(91.5)}, false, true},
 		{figure{Key: "share", Aim: ratio(1)}, false, false},
 		{figure{Key: "cost"}, false, false},
 		{figure{Key: "none", Aim: least(1)}, false, false},
 	} {
-		if met, known := r.met(test.figure); known != test.known || known && met != test.met {
+		if met, known := r.isMet(test.figure); known != test.known || known && met != test.met {
 			t.Errorf("%s %v: met %v, known %v", test.Key, test.Aim, met, known)
 		}
 	}

@@ -12,14 +12,14 @@ func (b *bench) measureDepths(i int) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	var first, last float64
 	for _, frames := range b.frames {
 		cost, err := b.sampleCost(p, b.chains[frames])
 		if err != nil {
 			return err
 		}
-		b.add(depthKey(frames), i, cost)
+		b.addValue(depthKey(frames), i, cost)
 		switch frames {
 		case slopeFrom:
 			first = cost
@@ -28,7 +28,7 @@ func (b *bench) measureDepths(i int) error {
 		}
 	}
 	if first > 0 && last > 0 {
-		b.add("slope", i, (last-first)/(slopeTo-slopeFrom))
+		b.addValue("slope", i, (last-first)/(slopeTo-slopeFrom))
 	}
 	time.Sleep(flushTime(b.interval))
 	stacks, err := p.sink.stacks()
@@ -38,9 +38,9 @@ func (b *bench) measureDepths(i int) error {
 	for _, frames := range b.frames {
 		comm := chainName(frames)
 		all := count(stacks, comm, stack.hasUserPart)
-		whole := count(stacks, comm, func(s stack) bool { return s.full(frames) })
+		whole := count(stacks, comm, func(s stack) bool { return s.isWhole(frames) })
 		if all > 0 {
-			b.add(wholeKey(frames), i, 100*float64(whole)/float64(all))
+			b.addValue(wholeKey(frames), i, 100*float64(whole)/float64(all))
 		}
 	}
 	return nil
@@ -63,7 +63,7 @@ func (b *bench) measurePythonFrame(i int) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	var costs []float64
 	for _, frames := range []int{pythonFrom, pythonFrom, pythonTo} { // the profiler must first have seen both
 		path, err := buildPythonChain(b.dir, frames)
@@ -76,7 +76,7 @@ func (b *bench) measurePythonFrame(i int) error {
 		}
 		costs = append(costs, cost)
 	}
-	b.add("slope python", i, (costs[2]-costs[1])/(pythonTo-pythonFrom))
+	b.addValue("slope python", i, (costs[2]-costs[1])/(pythonTo-pythonFrom))
 	return nil
 }
 

@@ -18,9 +18,9 @@ type target struct {
 	Value float64 `json:"value"`
 }
 
-func ratio(v float64) *target { return &target{"ratio", v} }
-func most(v float64) *target  { return &target{"most", v} }
-func least(v float64) *target { return &target{"least", v} }
+func ratio(v float64) *target  { return &target{"ratio", v} }
+func atMost(v float64) *target { return &target{"most", v} }
+func least(v float64) *target  { return &target{"least", v} }
 
 // results are the values of figures, one per round.
 type results struct {
@@ -33,8 +33,8 @@ func newResults(contenders int) *results {
 	return &results{contenders: contenders, values: map[string][][]float64{}, reasons: map[string][]map[string]int{}}
 }
 
-// add records a value.
-func (r *results) add(key string, contender int, value float64) {
+// addValue records a value.
+func (r *results) addValue(key string, contender int, value float64) {
 	if r.values[key] == nil {
 		r.values[key] = make([][]float64, r.contenders)
 	}
@@ -47,7 +47,7 @@ func (r *results) addShare(key string, contender int, s share) {
 	if !ok {
 		return
 	}
-	r.add(key, contender, percent)
+	r.addValue(key, contender, percent)
 	if r.reasons[key] == nil {
 		r.reasons[key] = make([]map[string]int, r.contenders)
 	}
@@ -84,8 +84,8 @@ func (r *results) ratio(key string) (float64, bool) {
 	return median(ratios), len(ratios) > 0
 }
 
-// met reports whether a target was reached, if known.
-func (r *results) met(f figure) (met, known bool) {
+// isMet reports whether a target was reached, if known.
+func (r *results) isMet(f figure) (met, known bool) {
 	if f.Aim == nil {
 		return false, false
 	}

@@ -22,7 +22,7 @@ func (b *bench) sampleFigures() []figure {
 	}
 	f = append(f,
 		figure{"bpf clang", "BPF time a sample, clang -O2 on each CPU (mean)", "us", ratio(0.35)},
-		figure{"slope", fmt.Sprintf("BPF time a frame, from %d to %d frames", slopeFrom, slopeTo), "us", most(0.06)},
+		figure{"slope", fmt.Sprintf("BPF time a frame, from %d to %d frames", slopeFrom, slopeTo), "us", atMost(0.06)},
 	)
 	for _, frames := range b.frames {
 		f = append(f, figure{wholeKey(frames), "whole stacks of " + plural(frames, "frame"), "%", least(99)})
@@ -49,7 +49,7 @@ func (b *bench) costFigures() []figure {
 	for _, w := range b.work {
 		f = append(f, figure{"complete " + w.key, "complete user stacks of the machine, " + w.title, "%", least(99.5)})
 	}
-	return append(f, figure{"startup", "start to first sample", "s", most(0.5)},
+	return append(f, figure{"startup", "start to first sample", "s", atMost(0.5)},
 		figure{"startup cpu", "CPU time until the first sample", "s", nil},
 		figure{"nice", "nice value of the agent", "", nil})
 }
@@ -84,7 +84,7 @@ func stackFigures() []figure {
 		for _, state := range []string{"cold", "warm"} {
 			key := program + " " + state
 			f = append(f, figure{"first " + key, "exec to first complete stack, " + key, "ms", nil},
-				figure{"earlier " + key, "samples before the first complete stack, " + key, "", most(0)},
+				figure{"earlier " + key, "samples before the first complete stack, " + key, "", atMost(0)},
 				figure{"complete " + key, "complete user stacks of the program, " + key, "%", nil})
 		}
 	}

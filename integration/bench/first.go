@@ -17,7 +17,7 @@ func (b *bench) measureFirst(i int, key, program string, arguments ...string) er
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	time.Sleep(afterStart)
 	for _, state := range []string{"cold", "warm"} {
 		if _, err := p.sink.stacks(); err != nil {
@@ -50,20 +50,20 @@ func (b *bench) addFirst(i int, key string, stacks []stack, comm string, begin, 
 		if s.comm != comm || s.before.Before(begin) || !s.hasUserPart() {
 			continue
 		}
-		seen.add(s)
+		seen.addStacks(s)
 		times = append(times, s.before)
 		if !s.broken && s.before.Before(first) {
 			first = s.before
 		}
 	}
-	b.add("first "+key, i, first.Sub(begin).Seconds()*1e3)
+	b.addValue("first "+key, i, first.Sub(begin).Seconds()*1e3)
 	earlier := 0
 	for _, t := range times {
 		if t.Before(first) {
 			earlier++
 		}
 	}
-	b.add("earlier "+key, i, float64(earlier))
+	b.addValue("earlier "+key, i, float64(earlier))
 	b.addShare("complete "+key, i, seen)
 }
 
@@ -74,13 +74,13 @@ func (b *bench) measureFirstSecond(i int) error {
 	if err != nil {
 		return err
 	}
-	defer busy.stop()
+	defer busy.stopPrograms()
 	time.Sleep(time.Second)
 	p, err := b.profilers[i].start(settings{rate: b.rate, interval: fineInterval, stacks: true})
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	begin := p.begin.Add(p.startup)
 	time.Sleep(time.Second + flushTime(stackInterval))
 	stacks, err := p.sink.stacks()
@@ -90,10 +90,10 @@ func (b *bench) measureFirstSecond(i int) error {
 	var seen share
 	for _, s := range stacks {
 		if s.hasUserPart() && s.after.Before(begin.Add(time.Second)) {
-			seen.add(s)
+			seen.addStacks(s)
 		}
 	}
 	b.addShare("first second", i, seen)
-	b.add("first second samples", i, float64(seen.all))
+	b.addValue("first second samples", i, float64(seen.all))
 	return nil
 }

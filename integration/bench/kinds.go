@@ -127,7 +127,7 @@ func (c *kindCosts) measure(o *options, load residentWork, profilers []contender
 			}
 			time.Sleep(afterStart)
 			err = c.Kinds[at].measure(o, profilers[at])
-			started.stop()
+			started.stopPrograms()
 			if err != nil {
 				return err
 			}
@@ -147,7 +147,7 @@ func (c *kindCost) measure(o *options, profiler contender) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	time.Sleep(o.warm)
 	before, err := p.spent()
 	if err != nil {

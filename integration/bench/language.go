@@ -72,7 +72,7 @@ func (b *bench) measureFirstNamed(i int, l language) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	time.Sleep(afterStart)
 	for _, state := range []string{"cold", "warm"} {
 		if _, err := p.sink.stacks(); err != nil {
@@ -105,7 +105,7 @@ func (b *bench) addFirstNamed(i int, key string, stacks []stack, pid int, begin 
 		}
 	}
 	if !first.IsZero() {
-		b.add("first named "+key, i, first.Sub(begin).Seconds()*1e3)
+		b.addValue("first named "+key, i, first.Sub(begin).Seconds()*1e3)
 	}
 }
 
@@ -115,7 +115,7 @@ func (b *bench) measureLanguage(i int, l language) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	time.Sleep(afterStart)
 	first, err := readCost(p)
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *bench) measureLanguage(i int, l language) error {
 	}
 	pids := map[int]bool{}
 	var running work
-	defer func() { running.stop() }()
+	defer func() { running.stopPrograms() }()
 	for range languageProcesses {
 		cmd, err := l.start(3600)
 		if err != nil {
@@ -154,7 +154,7 @@ func (b *bench) addNamed(i int, key string, stacks []stack, pids map[int]bool) {
 			continue
 		}
 		all += s.count
-		whole.add(s)
+		whole.addStacks(s)
 		functions := s.functions()
 		if len(functions) > 0 {
 			named += s.count
@@ -166,9 +166,9 @@ func (b *bench) addNamed(i int, key string, stacks []stack, pids map[int]bool) {
 	if all == 0 {
 		return
 	}
-	b.add("language samples "+key, i, float64(all))
-	b.add("named "+key, i, 100*float64(named)/float64(all))
-	b.add("chain "+key, i, 100*float64(chains)/float64(all))
+	b.addValue("language samples "+key, i, float64(all))
+	b.addValue("named "+key, i, 100*float64(named)/float64(all))
+	b.addValue("chain "+key, i, 100*float64(chains)/float64(all))
 	b.addShare("language whole "+key, i, whole)
 }
 
@@ -206,7 +206,7 @@ func languageFigures() (f []figure) {
 		{"maps ", "BPF maps", "MB", nil},
 	}
 	f = append(f, figure{"slope python", fmt.Sprintf("BPF time a frame of Python, from %d to %d functions",
-		pythonFrom, pythonTo), "us", most(0.06)})
+		pythonFrom, pythonTo), "us", atMost(0.06)})
 	for _, l := range []struct{ key, title string }{{"python", "Python"}, {"node", "JavaScript"}, {"java", "Java"}} {
 		for _, r := range rows {
 			f = append(f, figure{r.key + l.key, fmt.Sprintf("%s, %d processes of %s", r.title, languageProcesses, l.title),

@@ -33,13 +33,13 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	if err := runBench(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func runBench() error {
 	o, err := parseFlags()
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func compare(o options, dir string, save func(any) error) error {
 		}
 	}
 	progress := func() error { return save(b.report(identities)) }
-	err = counting(func() error { return b.run(progress) })
+	err = counting(func() error { return b.runRounds(progress) })
 	if !b.languages {
 		err = errors.Join(err, b.measureSlowdown(b.fixedWorks(), progress))
 	}

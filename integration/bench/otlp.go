@@ -204,7 +204,7 @@ func (a *otlpAttribute) parse(message []byte) error {
 // attribute returns the text of the attribute with a name, among the given indices.
 func (d *otlpDictionary) attribute(indices []uint64, name string) string {
 	for _, i := range indices {
-		if i < uint64(len(d.attributes)) && at(d.strings, d.attributes[i].key) == name {
+		if i < uint64(len(d.attributes)) && elementAt(d.strings, d.attributes[i].key) == name {
 			return d.attributes[i].value
 		}
 	}
@@ -232,8 +232,8 @@ func (d *otlpDictionary) sample(sample otlpSample) ([]stack, error) {
 		return nil, err
 	}
 	s := stack{comm: d.attribute(attributes, attributeThreadName), count: 1, pid: sample.pid}
-	for _, i := range at(d.stacks, index) {
-		location := at(d.locations, i)
+	for _, i := range elementAt(d.stacks, index) {
+		location := elementAt(d.locations, i)
 		switch kind := d.attribute(location.attributes, attributeFrameType); kind {
 		case frameKernel:
 		case frameAbort:
@@ -242,7 +242,7 @@ func (d *otlpDictionary) sample(sample otlpSample) ([]stack, error) {
 			s.frames++
 			if kind != frameNative {
 				for _, f := range location.functions {
-					s.script = append(s.script, at(d.strings, at(d.functions, f)))
+					s.script = append(s.script, elementAt(d.strings, elementAt(d.functions, f)))
 				}
 			}
 			if location.mapping == 0 && kind == frameNative { // interpreters' frames have no mapping
@@ -259,8 +259,8 @@ func (d *otlpDictionary) sample(sample otlpSample) ([]stack, error) {
 	return stacks, nil
 }
 
-// at returns an element of a table, or the zero value if there is none.
-func at[T any](table []T, i uint64) (element T) {
+// elementAt returns an element of a table, or the zero value if there is none.
+func elementAt[T any](table []T, i uint64) (element T) {
 	if i < uint64(len(table)) {
 		element = table[i]
 	}

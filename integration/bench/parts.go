@@ -81,7 +81,7 @@ func measureParts(o options, dir string, save func(any) error) error {
 					return fmt.Errorf("%s: %w", load.title, err)
 				}
 				recordings[at] = append(recordings[at], recorded)
-				costs.add(at, secondsOf(recorded, b.costTime()))
+				costs.addSeconds(at, secondsOf(recorded, b.costTime()))
 			}
 		}
 		costs.write()
@@ -105,8 +105,8 @@ func newPartCosts(work string) partCosts {
 	return costs
 }
 
-// add records the CPU time of the parts for the first contender, or the second.
-func (c *partCosts) add(contender int, seconds map[string]float64) {
+// addSeconds records the CPU time of the parts for the first contender, or the second.
+func (c *partCosts) addSeconds(contender int, seconds map[string]float64) {
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		values := []*[]float64{&p.Ours, &p.Other}[contender]
@@ -120,7 +120,7 @@ func (b *bench) recordAgent(i int, load costlyWork, dir string) (*profile.Profil
 	if err != nil {
 		return nil, err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	stop, err := load.start()
 	if err != nil {
 		return nil, err

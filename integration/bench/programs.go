@@ -34,7 +34,7 @@ func (b *bench) measurePrograms(i int) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	time.Sleep(afterStart)
 	testdata, err := filepath.Abs(source(""))
 	if err != nil {
@@ -54,7 +54,7 @@ func (b *bench) measurePrograms(i int) error {
 			return err
 		}
 		time.Sleep(b.time)
-		running.stop()
+		running.stopPrograms()
 		time.Sleep(flushTime(stackInterval))
 		stacks, err := p.sink.stacks()
 		if err != nil {
@@ -63,7 +63,7 @@ func (b *bench) measurePrograms(i int) error {
 		var all share
 		for _, s := range stacks {
 			if s.comm == one.comm && s.hasUserPart() {
-				all.add(s)
+				all.addStacks(s)
 			}
 		}
 		b.addShare(one.key(), i, all)

@@ -22,11 +22,11 @@ const warmUp = 300 * time.Millisecond
 
 // measureDepth runs the program at path, which burns CPU, and returns the cost of samples.
 func measureDepth(p *profiler, path string, options options) (r quickResult, err error) {
-	b, err := burn(path, options.nice)
+	b, err := startBurners(path, options.nice)
 	if err != nil {
 		return r, err
 	}
-	defer b.stop()
+	defer b.stopBurners()
 	time.Sleep(warmUp)
 	first, err := sampleRuns(p.pid)
 	if err != nil {
@@ -81,16 +81,16 @@ func quick(contenders []contender, options options, dir string) error {
 }
 
 func quickRound(c contender, options options, paths map[int]string, results map[int]quickResult) error {
-	warm, err := burn(paths[options.frames[0]], lowestPriority) // so that a first sample arrives
+	warm, err := startBurners(paths[options.frames[0]], lowestPriority) // so that a first sample arrives
 	if err != nil {
 		return err
 	}
 	p, err := c.start(settings{rate: options.rate, interval: options.interval})
-	warm.stop()
+	warm.stopBurners()
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	for _, frames := range options.frames {
 		r, err := measureDepth(p, paths[frames], options)
 		if err != nil {

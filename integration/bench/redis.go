@@ -70,7 +70,7 @@ func (o *options) redisRate(block string, requests int) (first, later float64, e
 	if err != nil {
 		return 0, 0, err
 	}
-	defer server.stop()
+	defer server.stopPrograms()
 	time.Sleep(afterStart)
 	if block != "" {
 		c := o.contenders()[0]
@@ -79,7 +79,7 @@ func (o *options) redisRate(block string, requests int) (first, later float64, e
 		if err != nil {
 			return 0, 0, err
 		}
-		defer p.stop()
+		defer p.stopProfiler()
 	}
 	if first, err = setsPerSecond(port, redisFewer); err != nil {
 		return 0, 0, err

@@ -69,13 +69,13 @@ func measureResident(o options, load residentWork) (result residentResult, err e
 	if err != nil {
 		return result, err
 	}
-	defer running.stop()
+	defer running.stopPrograms()
 	time.Sleep(time.Second)
 	p, err := o.contenders()[0].start(settings{rate: o.rate, interval: o.interval})
 	if err != nil {
 		return result, err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	files := newFiles()
 	for poll, end := 0, time.Now().Add(o.time); time.Now().Before(end); poll++ {
 		now, err := p.gauges()
@@ -83,7 +83,7 @@ func measureResident(o options, load residentWork) (result residentResult, err e
 			return result, err
 		}
 		result.most.raise(now)
-		files.scan()
+		files.scanMappings()
 		if poll%heapPolls == 0 {
 			now, err := p.heapOfRows()
 			if err != nil {
@@ -103,8 +103,8 @@ func measureResident(o options, load residentWork) (result residentResult, err e
 		return result, err
 	}
 	result.minutes = time.Since(p.begin).Minutes()
-	running.stop()
-	if err := files.markSampled(p.sink.take()); err != nil {
+	running.stopPrograms()
+	if err := files.markSampled(p.sink.takeMessages()); err != nil {
 		return result, err
 	}
 	result.whole, err = files.measure()

@@ -38,14 +38,14 @@ func newBench(o options, w *workshop) *bench {
 	running := func(start func() (work, error)) func() (func(), error) {
 		return func() (func(), error) {
 			w, err := start()
-			return w.stop, err
+			return w.stopPrograms, err
 		}
 	}
 	b.work = []costlyWork{
 		{"idle", "idle host", func() (func(), error) { return func() {}, nil }},
 		{"chain", fmt.Sprintf("%d frames on each CPU", costlyFrames), func() (func(), error) {
 			burning, err := w.chain(costlyFrames, o.nice)
-			return burning.stop, err
+			return burning.stopBurners, err
 		}},
 	}
 	if w.clang != "" {
@@ -70,9 +70,9 @@ func newBench(o options, w *workshop) *bench {
 	return b
 }
 
-// run runs every measurement for the contenders in turn, in several rounds, and calls progress after each round. It
-// leaves out measurements that fail, and records the failures.
-func (b *bench) run(progress func() error) error {
+// runRounds runs every measurement for the contenders in turn, in several rounds, and calls progress after each round.
+// It leaves out measurements that fail, and records the failures.
+func (b *bench) runRounds(progress func() error) error {
 	for round := range b.rounds {
 		for _, part := range b.parts() {
 			if !b.only.MatchString(part.title) {
@@ -138,7 +138,7 @@ func (b *bench) parts() []part {
 }
 
 // keepBusy keeps CPUs from being idle, by programs of the lowest priority.
-func (b *bench) keepBusy() (burners, error) { return burn(b.burner, lowestPriority) }
+func (b *bench) keepBusy() (burners, error) { return startBurners(b.burner, lowestPriority) }
 
 // launch starts a contender while CPUs are kept busy, so that its first sample arrives.
 func (b *bench) launch(contender int, how settings) (*profiler, error) {
@@ -146,7 +146,7 @@ func (b *bench) launch(contender int, how settings) (*profiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer busy.stop()
+	defer busy.stopBurners()
 	return b.profilers[contender].start(how)
 }
 

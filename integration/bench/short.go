@@ -15,12 +15,12 @@ func (b *bench) measureShortLived(i int) error {
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.stopProfiler()
 	busy, err := b.keepBusy()
 	if err != nil {
 		return err
 	}
-	defer busy.stop()
+	defer busy.stopBurners()
 	time.Sleep(afterStart)
 	for _, s := range shortLived {
 		n, stacks, err := b.stacksOf(s, p.sink)
@@ -29,7 +29,7 @@ func (b *bench) measureShortLived(i int) error {
 		}
 		expected := float64(n*s.milliseconds*b.rate) / 1000
 		full := count(stacks, chainName(shortFrames), func(s stack) bool { return s.fullBelow(shortFrames) })
-		b.add(shortKey(s), i, 100*float64(full)/expected)
+		b.addValue(shortKey(s), i, 100*float64(full)/expected)
 	}
 	if p.unjudged {
 		return nil
@@ -66,7 +66,7 @@ func namedShare(stacks []stack) share {
 		if !s.broken && s.unnamed > 0 {
 			s.broken, s.reason = true, "frames without a name"
 		}
-		all.add(s)
+		all.addStacks(s)
 	}
 	return all
 }

@@ -68,8 +68,8 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Grpc-Status", "0")
 }
 
-// take returns the messages received since the last call.
-func (s *sink) take() []message {
+// takeMessages returns the messages received since the last call.
+func (s *sink) takeMessages() []message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	received := s.received
@@ -80,7 +80,7 @@ func (s *sink) take() []message {
 // stacks returns the stacks in the messages received since the last call.
 func (s *sink) stacks() ([]stack, error) {
 	var all []stack
-	for _, m := range s.take() {
+	for _, m := range s.takeMessages() {
 		stacks, err := m.stacks()
 		if err != nil {
 			return nil, err

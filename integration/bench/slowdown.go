@@ -69,8 +69,8 @@ func onEachCPU(command func(cpu int) *exec.Cmd) (commands []*exec.Cmd) {
 	return commands
 }
 
-// run does the work and returns its time. The CPU time includes all descendants.
-func (w fixedWork) run() (e expense, err error) {
+// runOnce does the work and returns its time. The CPU time includes all descendants.
+func (w fixedWork) runOnce() (e expense, err error) {
 	commands := w.commands()
 	begin := time.Now()
 	for _, cmd := range commands {
@@ -105,7 +105,7 @@ func (b *bench) measureSlowdown(works []fixedWork, progress func() error) error 
 	begin := time.Now()
 	defer func() { b.took["slow-down"] = time.Since(begin).Seconds() }()
 	for _, w := range works {
-		if _, err := w.run(); err != nil { // warm the caches
+		if _, err := w.runOnce(); err != nil { // warm the caches
 			return err
 		}
 		b.slowed = append(b.slowed, slowedDown{w.key, w.title, map[string][]float64{}, map[string][]float64{}})
@@ -145,11 +145,11 @@ func (b *bench) slowdownBy(condition string, works []fixedWork) error {
 		if err != nil {
 			return err
 		}
-		defer running.stop()
+		defer running.stopProfiler()
 		time.Sleep(afterStart)
 	}
 	for i, w := range works {
-		e, err := w.run()
+		e, err := w.runOnce()
 		if err != nil {
 			return err
 		}

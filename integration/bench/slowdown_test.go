@@ -77,12 +77,12 @@ func TestFixedWork(t *testing.T) {
 			exec.Command("sleep", "0.2"),
 		}
 	}}
-	e, err := w.run()
+	e, err := w.runOnce()
 	require.NoError(t, err)
 	require.Greater(t, e.cpu, 0.02)
 	require.GreaterOrEqual(t, e.wall, (200 * time.Millisecond).Seconds())
 
 	w.commands = func() []*exec.Cmd { return []*exec.Cmd{exec.Command("false")} }
-	_, err = w.run()
+	_, err = w.runOnce()
 	require.ErrorContains(t, err, "exit status 1")
 }

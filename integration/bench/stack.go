@@ -18,8 +18,8 @@ type stack struct {
 	after, before time.Time
 }
 
-// full reports whether the stack is complete and has that number of user frames.
-func (s stack) full(frames int) bool { return !s.broken && s.frames == frames }
+// isWhole reports whether the stack is complete and has that number of user frames.
+func (s stack) isWhole(frames int) bool { return !s.broken && s.frames == frames }
 
 // fullBelow is like full, but allows frames of functions that the program's leaf calls.
 func (s stack) fullBelow(frames int) bool {
@@ -33,7 +33,7 @@ type share struct {
 	reasons       map[string]int
 }
 
-func (s *share) add(stacks ...stack) {
+func (s *share) addStacks(stacks ...stack) {
 	for _, one := range stacks {
 		s.all += one.count
 		if !one.broken {

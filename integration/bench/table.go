@@ -68,7 +68,7 @@ func (b *bench) report(contenders []identity) report {
 		l.Ours = known(b.median(f.Key, 0))
 		l.Peer = known(b.median(f.Key, 1))
 		l.Ratio = known(b.ratio(f.Key))
-		l.Met = known(b.met(f))
+		l.Met = known(b.isMet(f))
 		r.Lines = append(r.Lines, l)
 	}
 	r.Lines = append(r.Lines, b.slowdownLines()...)

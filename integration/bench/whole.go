@@ -32,19 +32,19 @@ type mappedFile struct {
 
 func newFiles() *files { return &files{seen: map[fileID]*mappedFile{}} }
 
-// scan records the executable mappings of all running processes.
-func (f *files) scan() {
+// scanMappings records the executable mappings of all running processes.
+func (f *files) scanMappings() {
 	pids, _ := procfs.Default.PIDs()
 	for _, pid := range pids {
 		mappings, _ := procfs.Default.ExecMappings(pid) // gone, or a kernel thread
 		for _, m := range mappings {
-			f.add(m.Path)
+			f.addFile(m.Path)
 		}
 	}
 }
 
-// add records a file, unless it has been deleted or is in another mount namespace.
-func (f *files) add(path string) *mappedFile {
+// addFile records a file, unless it has been deleted or is in another mount namespace.
+func (f *files) addFile(path string) *mappedFile {
 	var status syscall.Stat_t
 	if !strings.HasPrefix(path, "/") || syscall.Stat(path, &status) != nil {
 		return nil
@@ -68,7 +68,7 @@ func (f *files) markSampled(received []message) error {
 				if location.Mapping == nil {
 					continue
 				}
-				if file := f.add(location.Mapping.File); file != nil {
+				if file := f.addFile(location.Mapping.File); file != nil {
 					file.sampled = true
 				}
 			}
@@ -87,7 +87,7 @@ type wholeTables struct {
 	allocated                uint64 // bytes of heap allocated for building them
 }
 
-func (t *wholeTables) add(s unwindtable.Stats, allocated uint64) {
+func (t *wholeTables) addStats(s unwindtable.Stats, allocated uint64) {
 	t.rows, t.rowBytes, t.dirBytes, t.files = t.rows+s.Rows, t.rowBytes+s.RowBytes, t.dirBytes+s.DirBytes, t.files+1
 	t.allocated += allocated
 }
@@ -106,9 +106,9 @@ func (f *files) measure() (sizes wholeSizes, err error) {
 		if err != nil {
 			return sizes, err
 		}
-		sizes.mapped.add(stats, allocated)
+		sizes.mapped.addStats(stats, allocated)
 		if file.sampled {
-			sizes.sampled.add(stats, allocated)
+			sizes.sampled.addStats(stats, allocated)
 		}
 	}
 	return sizes, nil

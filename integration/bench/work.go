@@ -17,8 +17,8 @@ import (
 // work is a running workload.
 type work []*exec.Cmd
 
-// stop ends the workload and its child processes.
-func (w work) stop() {
+// stopPrograms ends the workload and its child processes.
+func (w work) stopPrograms() {
 	for _, cmd := range w {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
@@ -104,7 +104,7 @@ func start(commands ...*exec.Cmd) (work, error) {
 	for _, cmd := range commands {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
-			running.stop()
+			running.stopPrograms()
 			return nil, err
 		}
 		running = append(running, cmd)
@@ -133,7 +133,9 @@ func (w *workshop) goBuild() (work, error) {
 }
 
 // chain runs a chain program on each CPU.
-func (w *workshop) chain(frames, nice int) (burners, error) { return burn(w.chains[frames], nice) }
+func (w *workshop) chain(frames, nice int) (burners, error) {
+	return startBurners(w.chains[frames], nice)
+}
 
 // short is a stream of processes that each burn some CPU and end.
 type short struct {

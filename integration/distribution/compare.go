@@ -55,27 +55,27 @@ func compare(ours, theirs []stack) (*Report, error) {
 	all := pair{newSide(), newSide()}
 	for _, s := range ours {
 		if s.time >= begin && s.time <= end {
-			blocks[(s.time-begin)/uint64(block)].ours.add(s.kinds())
-			all.ours.add(s.kinds())
+			blocks[(s.time-begin)/uint64(block)].ours.addKinds(s.kinds())
+			all.ours.addKinds(s.kinds())
 		}
 	}
 	frames := 0
 	for _, s := range theirs {
 		if s.time >= begin && s.time <= end {
-			blocks[(s.time-begin)/uint64(block)].theirs.add(s.kinds())
-			all.theirs.add(s.kinds())
+			blocks[(s.time-begin)/uint64(block)].theirs.addKinds(s.kinds())
+			all.theirs.addKinds(s.kinds())
 			frames += len(s.frames)
 		}
 	}
 	r := &Report{Ours: all.ours.stacks, Theirs: all.theirs.stacks, Blocks: len(blocks)}
 	r.Mean = float64(frames) / float64(max(r.Theirs, 1))
 	r.P, r.Most = permutationTest(blocks)
-	r.list(commonKinds(blocks), &all)
+	r.listKinds(commonKinds(blocks), &all)
 	return r, nil
 }
 
-// list fills in the kinds whose counts differ most, and the kind with the most significant difference.
-func (r *Report) list(kinds []string, all *pair) {
+// listKinds fills in the kinds whose counts differ most, and the kind with the most significant difference.
+func (r *Report) listKinds(kinds []string, all *pair) {
 	r.Kinds = len(kinds)
 	for _, kind := range kinds {
 		k := Kind{kind, all.ours.kinds[kind], all.theirs.kinds[kind]}

@@ -53,7 +53,7 @@ func main() {
 // runRecorded is like run, and saves a record unless path is "".
 func runRecorded(path string, duration time.Duration, rate int, command []string) (*Report, error) {
 	if path == "" {
-		return run(duration, rate, command)
+		return compareStacks(duration, rate, command)
 	}
 	shown := append([]string{filepath.Base(command[0])}, command[1:]...)
 	r, err := record.Start(fmt.Sprintf("go run ./integration/distribution -seconds %g -rate %d -record %s -- %s",
@@ -61,15 +61,15 @@ func runRecorded(path string, duration time.Duration, rate int, command []string
 	if err != nil {
 		return nil, err
 	}
-	report, err := run(duration, rate, command)
+	report, err := compareStacks(duration, rate, command)
 	if err != nil {
 		return nil, err
 	}
 	return report, r.Save(path, report)
 }
 
-// run samples a command with the profiler and perf at the same time.
-func run(duration time.Duration, rate int, command []string) (report *Report, err error) {
+// compareStacks samples a command with the profiler and perf at the same time.
+func compareStacks(duration time.Duration, rate int, command []string) (report *Report, err error) {
 	s, err := walks.Open()
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func run(duration time.Duration, rate int, command []string) (report *Report, er
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := perf(cmd.Process.Pid, rate, duration)
+	theirs, err := recordPerf(cmd.Process.Pid, rate, duration)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/headwater/headwater/integration/walks"
 )
 
-// perf samples a process with perf, which copies registers and 64 KiB of stack at each sample and unwinds them later by
-// call frame information.
-func perf(pid, rate int, duration time.Duration) ([]stack, error) {
+// recordPerf samples a process with perf, which copies registers and 64 KiB of stack at each sample and unwinds them
+// later by call frame information.
+func recordPerf(pid, rate int, duration time.Duration) ([]stack, error) {
 	dir, err := os.MkdirTemp("", "distribution")
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ type side struct {
 
 func newSide() side { return side{kinds: map[string]int{}} }
 
-func (s *side) add(kinds []string) {
+func (s *side) addKinds(kinds []string) {
 	s.stacks++
 	for _, kind := range kinds {
 		s.kinds[kind]++

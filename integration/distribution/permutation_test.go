@@ -21,11 +21,11 @@ func drawn(random *rand.Rand, blocks, broken int) []pair {
 			kinds := []string{"root > ", "root > main > ", "root > main > " + string(rune('a'+leaf))}
 			switch {
 			case i%2 == 0:
-				b.theirs.add(kinds)
+				b.theirs.addKinds(kinds)
 			case random.IntN(1000) < broken:
-				b.ours.add([]string{"lost > ", "lost > " + string(rune('a'+leaf))})
+				b.ours.addKinds([]string{"lost > ", "lost > " + string(rune('a'+leaf))})
 			default:
-				b.ours.add(kinds)
+				b.ours.addKinds(kinds)
 			}
 		}
 		all = append(all, b)

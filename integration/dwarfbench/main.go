@@ -39,13 +39,13 @@ func main() {
 		}
 		return
 	}
-	if err := run(flag.Args(), *n, *save); err != nil {
+	if err := runFiles(flag.Args(), *n, *save); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run compares the tools on each file, or on libc if no file is given, and saves the figures if save is not "".
-func run(files []string, n int, save string) error {
+// runFiles compares the tools on each file, or on libc if no file is given, and saves the figures if save is not "".
+func runFiles(files []string, n int, save string) error {
 	var recorder *record.Recorder
 	if save != "" {
 		var err error
@@ -54,7 +54,7 @@ func run(files []string, n int, save string) error {
 		}
 	}
 	if len(files) == 0 {
-		files = libc()
+		files = findLibc()
 	}
 	var all []comparison
 	for _, file := range files {
@@ -95,8 +95,8 @@ type expense struct {
 	notes   string
 }
 
-// libc returns the debug file of the C library, if its package is installed.
-func libc() []string {
+// findLibc returns the debug file of the C library, if its package is installed.
+func findLibc() []string {
 	found, _ := filepath.Glob("/lib/*/libc.so.6")
 	for _, path := range found {
 		if f, err := elffile.Open(path); err == nil {

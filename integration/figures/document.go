@@ -44,8 +44,8 @@ type block struct {
 	template string
 }
 
-// fill returns the text with all blocks generated again.
-func (d document) fill(text string) (string, error) {
+// fillTemplates returns the text with all blocks generated again.
+func (d document) fillTemplates(text string) (string, error) {
 	var filled strings.Builder
 	described := map[string]bool{}
 	err := d.parse(text, func(prose string) {

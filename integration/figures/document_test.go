@@ -110,10 +110,10 @@ func TestFill(t *testing.T) {
 		"commit f8b195f2e1b9 with changes, " +
 		"2 CPUs (AMD EPYC), Linux 6.18.44, go1.26.8; **provisional**: " +
 		"other work used 34 % of the CPUs before and 10 % after.</sub>\n\n"
-	filled, err := d.fill(before)
+	filled, err := d.fillTemplates(before)
 	require.NoError(t, err)
 	require.Equal(t, strings.Replace(before, "old\n", made, 1), filled)
-	again, err := d.fill(filled)
+	again, err := d.fillTemplates(filled)
 	require.NoError(t, err)
 	require.Equal(t, filled, again)
 }
@@ -121,7 +121,7 @@ func TestFill(t *testing.T) {
 // TestFillDescribesOnce: only the first block with a record describes it.
 func TestFillDescribesOnce(t *testing.T) {
 	const block = "<!-- figures\n{{(record \"tiny\").startup}}\n-->\n<!-- end of figures -->\n"
-	filled, err := tinyRepository(t).fill(block + block)
+	filled, err := tinyRepository(t).fillTemplates(block + block)
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(filled, "`make bench`"))
 	require.Contains(t, filled, "<sub>[tiny](results/tiny.json): as above.</sub>")
@@ -148,7 +148,7 @@ func TestFillRefuses(t *testing.T) {
 		{"<!-- figures\n{{find (record \"tiny\").figures \"key\" \"b\"}}\n-->\n<!-- end of figures -->\n", `no key is "b"`},
 	} {
 		text, want := test[0], test[1]
-		_, err := d.fill(text)
+		_, err := d.fillTemplates(text)
 		require.ErrorContains(t, err, want, text)
 	}
 }

@@ -23,14 +23,14 @@ func functions() template.FuncMap {
 		"div":      func(a, b float64) float64 { return a / b },
 		"mul":      func(a, b float64) float64 { return a * b },
 		"sub":      func(a, b float64) float64 { return a - b },
-		"find":     find,
+		"find":     findObject,
 		"sorted":   sorted,
 		"among":    among,
 		"spread":   spread,
 		"interval": printInterval,
 		"has":      func(value map[string]any, key string) bool { return value[key] != nil },
 		"median":   median,
-		"most":     most,
+		"most":     largestOf,
 	}
 }
 
@@ -52,8 +52,8 @@ func count(v float64) string {
 	return text
 }
 
-// find returns the object in a list whose field has a value.
-func find(list []any, field, value string) (map[string]any, error) {
+// findObject returns the object in a list whose field has a value.
+func findObject(list []any, field, value string) (map[string]any, error) {
 	for _, one := range list {
 		if object, ok := one.(map[string]any); ok && object[field] == value {
 			return object, nil
@@ -150,8 +150,8 @@ func sortedNumbers(list []any) ([]float64, error) {
 	return values, nil
 }
 
-// most returns the largest of numbers.
-func most(list []any) (float64, error) {
+// largestOf returns the largest of numbers.
+func largestOf(list []any) (float64, error) {
 	values, err := sortedNumbers(list)
 	if err != nil {
 		return 0, err

@@ -21,13 +21,13 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	if err := fillDocuments(); err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func fillDocuments() error {
 	check := flag.Bool("check", false, "change no file, and fail where one would change")
 	save := flag.String("save", "", "run a program and save what it prints as this record")
 	as := flag.String("as", "", "with -save: the command that the record names")
@@ -65,7 +65,7 @@ func fillAll(root string, dry bool) (changed []string, err error) {
 			return nil, err
 		}
 		d := document{root: root, path: path}
-		filled, err := d.fill(string(old))
+		filled, err := d.fillTemplates(string(old))
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ func (f *files) judge(w *walks.Walk, t *trace) verdict {
 	both := min(len(w.Frames), len(t.frames))
 	v := verdict{compared: max(both-1, 0)}
 	for i := 1; i < both; i++ {
-		if f.same(w.Frames[i], t.frames[i]) {
+		if f.samePlace(w.Frames[i], t.frames[i]) {
 			v.agreed++
 		} else if v.difference == "" {
 			v.difference, v.at = otherFrame, i
@@ -77,8 +77,8 @@ func (f *files) content(path string) string {
 	return hash
 }
 
-// same reports whether the profiler's place equals a trace's place.
-func (f *files) same(ours, theirs walks.Place) bool {
+// samePlace reports whether the profiler's place equals a trace's place.
+func (f *files) samePlace(ours, theirs walks.Place) bool {
 	if theirs.File == "" && ours.IsJava() {
 		return f.sameCode(ours, theirs)
 	}
@@ -172,7 +172,7 @@ func (c *comparison) thread(samples []walks.Walk, list []trace) {
 			c.report.NoFrames[of.Outcome.String()]++
 		case inProbe(t.frames[0]):
 			c.report.NoFrames["instruction copied for a uprobe"]++
-		case !c.files.same(of.Frames[0], t.frames[0]):
+		case !c.files.samePlace(of.Frames[0], t.frames[0]):
 			c.report.OtherInstant++
 			c.example("other_instant", of, t, verdict{})
 		default:
@@ -214,7 +214,7 @@ func (c *comparison) example(kind string, w *walks.Walk, t *trace, v verdict) {
 	}
 	e := Example{Difference: kind, Command: w.Comm, Outcome: w.Outcome.String(), End: t.end.String(), At: v.at}
 	for i := range max(len(w.Frames), len(t.frames)) {
-		e.Frames = append(e.Frames, [2]string{text(w.Frames, i), text(t.frames, i)})
+		e.Frames = append(e.Frames, [2]string{textOf(w.Frames, i), textOf(t.frames, i)})
 	}
 	c.report.Examples = append(c.report.Examples, e)
 }

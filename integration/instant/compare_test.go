@@ -126,7 +126,7 @@ func TestSame(t *testing.T) {
 		{walks.Place{File: "[hotspot] 3", Address: 0x20}, walks.Place{File: "", Address: 0x1028}, false},
 		{walks.Place{File: "[hotspot] 4", Address: 0x20}, walks.Place{File: "", Address: 0x2020}, true},
 	} {
-		if got := f.same(test.ours, test.theirs); got != test.want {
+		if got := f.samePlace(test.ours, test.theirs); got != test.want {
 			t.Errorf("%v and %v: %t, want %t", test.ours, test.theirs, got, test.want)
 		}
 	}
@@ -180,7 +180,7 @@ func TestWithoutName(t *testing.T) {
 	} {
 		r := newJavaReport(0)
 		r.stack(test.ours, &javaTrace{frames: test.theirs})
-		if r.wrong() != test.differ || r.Stacks+sum(r.NotCompared) != 1 {
+		if r.wrong() != test.differ || r.Stacks+sumCounts(r.NotCompared) != 1 {
 			t.Errorf("%s: %+v", test.name, r)
 		}
 	}
@@ -208,7 +208,7 @@ func TestBetweenFrames(t *testing.T) {
 	} {
 		r := newJavaReport(0)
 		r.stack(ours, &javaTrace{frames: test.theirs, code: []byte(test.code)})
-		if r.wrong() != test.differ || r.Stacks+sum(r.NotCompared) != 1 {
+		if r.wrong() != test.differ || r.Stacks+sumCounts(r.NotCompared) != 1 {
 			t.Errorf("%s: %+v", test.name, r)
 		}
 	}
@@ -242,7 +242,7 @@ func TestLosesItsWay(t *testing.T) {
 		ours := []ourFrame{{javaFrame: at("A.leaf")}, {javaFrame: at("A.f")}, {javaFrame: at("A.main")}}
 		ours[0].returned = test.inCall
 		r.stack(ours, &javaTrace{frames: test.theirs})
-		if r.wrong() != test.differ || r.Stacks+sum(r.NotCompared) != 1 {
+		if r.wrong() != test.differ || r.Stacks+sumCounts(r.NotCompared) != 1 {
 			t.Errorf("%s: %+v", test.name, r)
 		}
 	}

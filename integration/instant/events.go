@@ -67,7 +67,7 @@ func (l *listener) serve() {
 		if err != nil {
 			return // closed
 		}
-		if pid, err := peer(c); err != nil {
+		if pid, err := peerPID(c); err != nil {
 			log.Printf("instant: who asks? %v", err)
 		} else {
 			if event, ok := events[pid]; ok {
@@ -99,8 +99,8 @@ func closeEnded(events map[int]int) {
 	}
 }
 
-// peer returns the PID at the other end of a connection.
-func peer(c *net.UnixConn) (pid int, err error) {
+// peerPID returns the PID at the other end of a connection.
+func peerPID(c *net.UnixConn) (pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -243,7 +243,7 @@ func newJavaReport(examples int) *javaReport {
 
 func (r *javaReport) compared() int { return r.Frames }
 
-func (r *javaReport) wrong() int { return sum(r.Differ) }
+func (r *javaReport) wrong() int { return sumCounts(r.Differ) }
 
 // thread compares the samples and traces of one thread, both in order of time.
 func (r *javaReport) thread(samples []walks.Walk, list []javaTrace) {
@@ -328,8 +328,8 @@ func expand(w *walks.Walk) (frames []ourFrame) {
 	return frames
 }
 
-// fit compares two stacks frame by frame, and returns the index of the first difference.
-func fit(ours []ourFrame, theirs []javaFrame) (at int, ok bool) {
+// fitFrames compares two stacks frame by frame, and returns the index of the first difference.
+func fitFrames(ours []ourFrame, theirs []javaFrame) (at int, ok bool) {
 	for i := range max(len(ours), len(theirs)) {
 		if i >= len(ours) || i >= len(theirs) {
 			return i, false
@@ -351,7 +351,7 @@ func lacksInlined(ours []ourFrame, theirs []javaFrame) bool {
 		unlined := f.line == 0 && !f.inlined && (!f.noName || f.compiled)
 		for from := range ends {
 			for n := from; n < len(theirs); n++ {
-				if _, ok := fit(ours[i:i+1], theirs[n:n+1]); ok && (!unlined || f.compiled || theirs[n].method == f.method) {
+				if _, ok := fitFrames(ours[i:i+1], theirs[n:n+1]); ok && (!unlined || f.compiled || theirs[n].method == f.method) {
 					next[n+1] = true
 				}
 				if !unlined {
@@ -382,7 +382,7 @@ func skipsToCallers(ours []ourFrame, theirs []javaFrame) bool {
 	if skipped <= 0 || ours[skipped-1].inlined {
 		return false
 	}
-	_, ok := fit(ours[skipped:], theirs)
+	_, ok := fitFrames(ours[skipped:], theirs)
 	return ok
 }
 
@@ -414,7 +414,7 @@ func leafAgrees(ours []ourFrame, theirs []javaFrame) bool {
 	if n == 0 || n > len(theirs) {
 		return false
 	}
-	_, ok := fit(ours[:n], theirs[:n])
+	_, ok := fitFrames(ours[:n], theirs[:n])
 	return ok
 }
 
@@ -432,14 +432,14 @@ func endsEarly(at int, t *javaTrace) bool { return at > 0 && at == len(t.frames)
 
 // stack compares a stack with the trace of the same instant.
 func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
-	at, ok := fit(ours, t.frames)
+	at, ok := fitFrames(ours, t.frames)
 	if !ok && len(ours) > 0 {
 		switch {
 		case t.undecipherable:
 			r.NotCompared["HotSpot: leaf not decipherable"]++
 			return
 		case ours[0].noName && !ours[0].compiled:
-			if next, fits := fit(ours[1:], t.frames); fits || endsEarly(next, t) {
+			if next, fits := fitFrames(ours[1:], t.frames); fits || endsEarly(next, t) {
 				ours, at, ok = ours[1:], next, fits
 				r.Entering++
 			}
@@ -453,7 +453,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 			for skip := 1; skip <= len(t.frames); skip++ {
 				if lacksInlined(ours[n:], t.frames[skip:]) {
 					ours, t.frames = ours[n:], t.frames[skip:]
-					at, ok = fit(ours, t.frames)
+					at, ok = fitFrames(ours, t.frames)
 					r.Stubs++
 					break
 				}

@@ -69,14 +69,14 @@ func main() {
 // runRecorded is like run, and saves a record unless path is "".
 func runRecorded(path string, o oracle, rate, examples int, command []string) (report, error) {
 	if path == "" {
-		return run(o, rate, examples, command)
+		return runOracle(o, rate, examples, command)
 	}
 	r, err := record.Start(fmt.Sprintf("go run ./integration/instant%s -rate %d -record %s -- %s",
 		o.flag(), rate, path, strings.Join(command, " ")))
 	if err != nil {
 		return nil, err
 	}
-	found, err := run(o, rate, examples, command)
+	found, err := runOracle(o, rate, examples, command)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ func (libgcc) compare(all []walks.Walk, socket string, examples int) (report, er
 	return compare(all, traces, examples), nil
 }
 
-// run compares until the command ends.
-func run(o oracle, rate, examples int, command []string) (found report, err error) {
+// runOracle compares until the command ends.
+func runOracle(o oracle, rate, examples int, command []string) (found report, err error) {
 	dir, err := os.MkdirTemp("", "instant")
 	if err != nil {
 		return nil, err

@@ -57,9 +57,9 @@ type dump struct {
 // dumps are in order of time, by thread.
 type dumps map[uint32][]dump
 
-// read reads a file of dumps. Each consists of "@ TID ENTERED", the output of faulthandler, and "= LEFT", or "! LEFT"
-// if faulthandler crashed.
-func (all dumps) read(path string) error {
+// readFile reads a file of dumps. Each consists of "@ TID ENTERED", the output of faulthandler, and "= LEFT", or "!
+// LEFT" if faulthandler crashed.
+func (all dumps) readFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

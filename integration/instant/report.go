@@ -104,8 +104,8 @@ func filter[T any](list []T, keep func(T) bool) iter.Seq[T] {
 	}
 }
 
-// text formats a frame; "" if there is none.
-func text(frames []walks.Place, i int) string {
+// textOf formats a frame; "" if there is none.
+func textOf(frames []walks.Place, i int) string {
 	switch {
 	case i >= len(frames):
 		return ""
@@ -123,7 +123,7 @@ func (r *Report) finish() {
 func (r *Report) print(w io.Writer) {
 	fmt.Fprintf(w, "%d stacks compared with libgcc's at the same instruction: %d whole, "+
 		"%d as far as libgcc has call frame information, %d as far as the profiler goes, %d differ\n",
-		r.Stacks, r.Whole, r.Partial, sum(r.Incomplete), sum(r.Differ))
+		r.Stacks, r.Whole, r.Partial, sumCounts(r.Incomplete), sumCounts(r.Differ))
 	fmt.Fprintf(w, "%d frames compared: %d agree; %d could not be compared, %d are missing after incomplete ones\n",
 		r.Frames, r.Agreed, r.Unchecked, r.Missing)
 	fmt.Fprintf(w, "not compared: %d signals late, %d dropped, %d without a sample, "+
@@ -154,7 +154,7 @@ func (r *Report) print(w io.Writer) {
 	}
 }
 
-func sum(counts map[string]int) (n int) {
+func sumCounts(counts map[string]int) (n int) {
 	for _, count := range counts {
 		n += count
 	}

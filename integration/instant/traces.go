@@ -50,12 +50,12 @@ func readTraces(path string) (*traces, error) {
 	all := &traces{byThread: map[uint32][]trace{}, segments: walks.Segments{}, asked: dumps{}}
 	for _, file := range files {
 		if filepath.Ext(file) == askedExt {
-			if err := all.asked.read(file); err != nil {
+			if err := all.asked.readFile(file); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := all.read(file); err != nil {
+		if err := all.readFile(file); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Base(file), err)
 		}
 	}
@@ -73,8 +73,8 @@ const (
 	recordHead  = 6*8 + 8 // bytes, pid and tid, entered, left, pc, sp, end and frames
 )
 
-// read reads struct shared of testdata/backtrace.c.
-func (all *traces) read(path string) error {
+// readFile reads struct shared of testdata/backtrace.c.
+func (all *traces) readFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -12,18 +12,18 @@ import (
 func writeInitramfs(path string, files map[string]string, arguments []string) error {
 	a := archive{}
 	for _, dir := range []string{"dev", "proc", "sys", "tmp"} {
-		a.add(entry{name: dir, mode: 0o040755})
+		a.addEntry(entry{name: dir, mode: 0o040755})
 	}
-	a.add(entry{name: "dev/console", mode: 0o020600, major: 5, minor: 1})
+	a.addEntry(entry{name: "dev/console", mode: 0o020600, major: 5, minor: 1})
 	for name, host := range files {
 		data, err := os.ReadFile(host)
 		if err != nil {
 			return err
 		}
-		a.add(entry{name: name, mode: 0o100755, data: data})
+		a.addEntry(entry{name: name, mode: 0o100755, data: data})
 	}
-	a.add(entry{name: "arguments", mode: 0o100644, data: []byte(strings.Join(arguments, "\n"))})
-	a.add(entry{name: "TRAILER!!!"})
+	a.addEntry(entry{name: "arguments", mode: 0o100644, data: []byte(strings.Join(arguments, "\n"))})
+	a.addEntry(entry{name: "TRAILER!!!"})
 	return os.WriteFile(path, a.text.Bytes(), 0o644)
 }
 
@@ -42,7 +42,7 @@ type entry struct {
 	data         []byte
 }
 
-func (a *archive) add(e entry) {
+func (a *archive) addEntry(e entry) {
 	a.count++
 	fmt.Fprintf(&a.text, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 		a.count, e.mode, 0, 0, 1, 0, len(e.data), 0, 0, e.major, e.minor, len(e.name)+1, 0)

@@ -134,7 +134,7 @@ func (g *guestWork) runOnOne(store *kernelStore, c cell) (string, error) {
 	if err := writeInitramfs(archive, files, g.arguments); err != nil {
 		return "", err
 	}
-	console, err := g.boot(c, image, archive)
+	console, err := g.bootGuest(c, image, archive)
 	return verdict(console, err)
 }
 
@@ -147,11 +147,11 @@ func goTool(arch string, args ...string) error {
 	return nil
 }
 
-// boot starts the machine and returns its console output after it has been turned off.
+// bootGuest starts the machine and returns its console output after it has been turned off.
 //
 // It uses emulation only: the kernels hang under KVM inside another virtual machine. The CPUs of an x86 guest take
 // turns: when qemu emulates them in parallel, a kernel that patches its own code while another CPU executes it fails.
-func (g *guestWork) boot(c cell, image, archive string) (string, error) {
+func (g *guestWork) bootGuest(c cell, image, archive string) (string, error) {
 	var args []string
 	var program, console string
 	switch c.arch {

@@ -44,8 +44,8 @@ func (s *kernelStore) image(c cell) (string, error) {
 	return "", fmt.Errorf("no kernel %s to be had: %w", c, errors.Join(failures...))
 }
 
-// apt runs a program of apt with the private root.
-func (s *kernelStore) apt(dir, program string, args ...string) ([]byte, error) {
+// runApt runs a program of apt with the private root.
+func (s *kernelStore) runApt(dir, program string, args ...string) ([]byte, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "APT_CONFIG="+filepath.Join(s.dir, "apt", "apt.conf"))
@@ -85,7 +85,7 @@ APT::Sandbox::User "root"; Acquire::Languages "none"; Acquire::Check-Valid-Until
 		}
 	}
 	fmt.Fprintln(os.Stderr, "kernels: reading Debian's package lists")
-	if _, err := s.apt("", "apt-get", "update", "-q"); err != nil {
+	if _, err := s.runApt("", "apt-get", "update", "-q"); err != nil {
 		return err
 	}
 	s.ready = true
@@ -118,7 +118,7 @@ func sourcesList() (string, error) {
 // depends on linux-binary, which contains the image.
 func (s *kernelStore) candidates(c cell) ([]string, error) {
 	pattern := fmt.Sprintf(`^linux-(image|binary)-%s[.-].*-cloud-%s$`, regexp.QuoteMeta(c.version), c.arch)
-	out, err := s.apt("", "apt-cache", "search", "--names-only", pattern)
+	out, err := s.runApt("", "apt-cache", "search", "--names-only", pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (s *kernelStore) download(name, path string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if _, err := s.apt(work, "apt-get", "download", "-q", name); err != nil {
+	if _, err := s.runApt(work, "apt-get", "download", "-q", name); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(work, "*.deb"))

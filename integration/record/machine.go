@@ -57,9 +57,9 @@ func parseModel(cpuinfo string) string {
 	return "unknown"
 }
 
-// tree returns the commit of the working directory, and whether files differ from it. Records themselves do not count,
-// because several are written one after another.
-func tree() (commit string, dirty bool, err error) {
+// treeState returns the commit of the working directory, and whether files differ from it. Records themselves do not
+// count, because several are written one after another.
+func treeState() (commit string, dirty bool, err error) {
 	out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
 		return "", false, fmt.Errorf("the commit of this tree: git rev-parse: %w", err)
@@ -84,7 +84,7 @@ const (
 	busyFrom = 10              // percent
 )
 
-func (l Load) busy() bool { return l.CPU > busyFrom }
+func (l Load) isBusy() bool { return l.CPU > busyFrom }
 
 // readLoad observes the machine for lookTime, during which the caller must be idle.
 func readLoad() (l Load, err error) {

@@ -47,7 +47,7 @@ type Recorder struct {
 func Start(command string) (*Recorder, error) {
 	r := &Recorder{record: Record{Date: time.Now().UTC().Truncate(time.Second), Command: command, Go: runtime.Version()}}
 	var err error
-	if r.record.Commit, r.record.Dirty, err = tree(); err != nil {
+	if r.record.Commit, r.record.Dirty, err = treeState(); err != nil {
 		return nil, err
 	}
 	if r.record.Machine, err = thisMachine(); err != nil {
@@ -56,7 +56,7 @@ func Start(command string) (*Recorder, error) {
 	if r.record.Before, err = readLoad(); err != nil {
 		return nil, err
 	}
-	r.record.Busy = r.record.Before.busy()
+	r.record.Busy = r.record.Before.isBusy()
 	r.ticks, err = readTicks()
 	return r, err
 }
@@ -96,7 +96,7 @@ func (r *Recorder) Save(path string, values any) error {
 	if record.After, err = readLoad(); err != nil {
 		return err
 	}
-	record.Busy = record.Busy || record.After.busy()
+	record.Busy = record.Busy || record.After.isBusy()
 	return write(path, record)
 }
 

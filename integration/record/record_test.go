@@ -63,7 +63,7 @@ func TestDirty(t *testing.T) {
 	write := func(path string) bool {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte("package y\n"), 0o644))
-		_, dirty, err := tree()
+		_, dirty, err := treeState()
 		require.NoError(t, err)
 		return dirty
 	}

@@ -56,13 +56,13 @@ func main() {
 	ran := flag.String("ran", "",
 		"compare the events in the file that follows with what make `COMMAND` runs: test or nightly")
 	flag.Parse()
-	if err := list(*write, *packages, *run, *ran, flag.Args()); err != nil {
+	if err := listTests(*write, *packages, *run, *ran, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "testlist:", err)
 		os.Exit(1)
 	}
 }
 
-func list(write, packages, run bool, ran string, files []string) error {
+func listTests(write, packages, run bool, ran string, files []string) error {
 	tests, err := source(".")
 	if err != nil {
 		return err

@@ -49,17 +49,17 @@ type result struct {
 }
 
 func main() {
-	if err := run(); err != nil {
+	if err := runVersions(); err != nil {
 		fmt.Fprintln(os.Stderr, "versions:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func runVersions() error {
 	results := []result{}
 	for _, l := range languages {
 		for _, program := range filepath.SplitList(os.Getenv(l.variable)) {
-			r, err := l.test(program)
+			r, err := l.testProgram(program)
 			if err != nil {
 				return fmt.Errorf("%s: %w", program, err)
 			}
@@ -78,8 +78,8 @@ func run() error {
 // number matches a version in a program's output.
 var number = regexp.MustCompile(`\d+(\.\d+)+(_\d+)?`)
 
-// test runs the tests with a program.
-func (l *language) test(program string) (r result, err error) {
+// testProgram runs the tests with a program.
+func (l *language) testProgram(program string) (r result, err error) {
 	printed, err := exec.Command(program, l.version...).CombinedOutput()
 	if err != nil {
 		return r, err

@@ -85,7 +85,7 @@ func Open() (*Sampler, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sampler{sampler: profiler, cancel: cancel, files: map[unwind.ExeID]string{0: ""}}
-	s.running.Go(func() { s.err = profiler.Run(ctx, s.take) })
+	s.running.Go(func() { s.err = profiler.Run(ctx, s.takeSample) })
 	s.running.Go(func() { s.sweep(ctx) })
 	return s, nil
 }
@@ -133,7 +133,7 @@ func (s *Sampler) sweep(ctx context.Context) {
 	}
 }
 
-func (s *Sampler) take(sample *sampler.Sample) error {
+func (s *Sampler) takeSample(sample *sampler.Sample) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := Walk{
@@ -165,7 +165,7 @@ func (s *Sampler) lines(f kernel.Frame) []language.Line {
 }
 
 func (s *Sampler) place(f kernel.Frame) Place {
-	p := Place{s.file(f), f.Vaddr, f.Flags&kernel.ReturnAddress != 0}
+	p := Place{s.fileOf(f), f.Vaddr, f.Flags&kernel.ReturnAddress != 0}
 	if code, ok := s.sampler.JITCode(f.Exe); ok {
 		p.Address = code.Address(f.Vaddr)
 	}
@@ -180,7 +180,7 @@ func (s *Sampler) nameAll() {
 			if f.Name != "" {
 				continue
 			}
-			if s.name(f); f.native >= 0 && f.Name != "" {
+			if s.nameFunction(f); f.native >= 0 && f.Name != "" {
 				w.Lines[f.native] = []language.Line{{Function: f.Name, File: f.File, Line: f.Line}}
 				w.Interpreted[f.native] = true
 			}
@@ -188,8 +188,8 @@ func (s *Sampler) nameAll() {
 	}
 }
 
-// name names a function if it is known.
-func (s *Sampler) name(f *Function) {
+// nameFunction names a function if it is known.
+func (s *Sampler) nameFunction(f *Function) {
 	i, ok := s.sampler.Interpreter(f.frame.Exe)
 	if !ok {
 		return
@@ -201,8 +201,8 @@ func (s *Sampler) name(f *Function) {
 	}
 }
 
-// file returns the path of a frame's executable.
-func (s *Sampler) file(f kernel.Frame) string {
+// fileOf returns the path of a frame's executable.
+func (s *Sampler) fileOf(f kernel.Frame) string {
 	exe := f.Exe
 	path, known := s.files[exe]
 	if known {
@@ -223,17 +223,17 @@ func (s *Sampler) file(f kernel.Frame) string {
 
 // Stop ends sampling and returns all walks, in order of time.
 func (s *Sampler) Stop() ([]Walk, error) {
-	err := s.end()
+	err := s.endSampler()
 	s.nameAll()
 	slices.SortStableFunc(s.walks, func(a, b Walk) int { return cmp.Compare(a.Time, b.Time) })
 	return s.walks, err
 }
 
-func (s *Sampler) end() error {
+func (s *Sampler) endSampler() error {
 	s.cancel()
 	s.running.Wait()
 	return s.err
 }
 
 // Close unloads the profiler.
-func (s *Sampler) Close() error { return errors.Join(s.end(), s.sampler.Close()) }
+func (s *Sampler) Close() error { return errors.Join(s.endSampler(), s.sampler.Close()) }

@@ -36,7 +36,7 @@ type rule struct {
 }
 
 func programs() map[string]program {
-	return map[string]program{"ebpf-profiler": otel(), "parca-agent": parca()}
+	return map[string]program{"ebpf-profiler": otelProgram(), "parca-agent": parca()}
 }
 
 // settings are the settings of a configuration.
@@ -53,8 +53,8 @@ type settings struct {
 	at        string // the current input: a flag, or a line of a file
 }
 
-// note records that the current input has no equivalent here.
-func (s *settings) note(text string) { s.notes = append(s.notes, s.at+": "+text) }
+// addNote records that the current input has no equivalent here.
+func (s *settings) addNote(text string) { s.notes = append(s.notes, s.at+": "+text) }
 
 // Flags converts the flags of a program from Programs to a configuration that pushes to a Pyroscope server. Errors name
 // the flag.
@@ -97,7 +97,7 @@ func (s *settings) apply(known rule, value string, hasValue bool) error {
 		value = "true"
 	}
 	if known.note != "" && value != "false" {
-		s.note(known.note)
+		s.addNote(known.note)
 	}
 	if known.set == nil {
 		return nil
@@ -132,7 +132,7 @@ func (s *settings) river(of, server string) string {
 		arguments["off_cpu_threshold"] = s.offCPU
 	}
 	if len(s.probes) > 0 {
-		arguments["probe_links"] = list(s.probes)
+		arguments["probe_links"] = listTexts(s.probes)
 	}
 	b.WriteString("pyroscope.ebpf \"host\" {\n")
 	writeAligned(&b, arguments, "\t")
@@ -155,8 +155,8 @@ func writeAligned(b *strings.Builder, values map[string]string, indent string) {
 	}
 }
 
-// list returns a list of texts in River.
-func list(texts []string) string {
+// listTexts returns a list of texts in River.
+func listTexts(texts []string) string {
 	var quoted []string
 	for _, text := range texts {
 		quoted = append(quoted, strconv.Quote(text))

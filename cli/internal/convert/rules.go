@@ -18,8 +18,8 @@ const (
 	noVariables = "Headwater adds no variables of the environment to profiles"
 )
 
-// otel are the flags of opentelemetry-ebpf-profiler.
-func otel() program {
+// otelProgram are the flags of opentelemetry-ebpf-profiler.
+func otelProgram() program {
 	flags := map[string]rule{
 		"samples-per-second": {set: setRate}, "reporter-interval": {set: setInterval},
 		"tracers": {set: setTracers}, "t": {set: setTracers},
@@ -125,7 +125,7 @@ func setTracers(s *settings, value string) error {
 		case here[name] != "":
 			delete(s.languages, here[name])
 		case strings.Contains(" "+strings.Join(elsewhere, " ")+" ", " "+name+" "):
-			s.note("Headwater does not name functions of " + name)
+			s.addNote("Headwater does not name functions of " + name)
 		case name == "native", name == "go", name == "labels", name == "": // always on, or no stacks
 		default:
 			return fmt.Errorf("unknown tracer %q", name)

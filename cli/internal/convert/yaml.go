@@ -41,8 +41,8 @@ func YAML(file, server string, text []byte) (*Result, error) {
 	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s is not a configuration: it has no keys", file)
 	}
-	y := yamlFile{name: file, settings: otel().standard()}
-	if err := y.read(document.Content[0]); err != nil {
+	y := yamlFile{name: file, settings: otelProgram().standard()}
+	if err := y.readNode(document.Content[0]); err != nil {
 		return nil, err
 	}
 	of := fmt.Sprintf("the receiver %s of %s", receiver, path.Base(file))
@@ -62,8 +62,8 @@ func (y *yamlFile) place(key *yaml.Node) string {
 	return fmt.Sprintf("%s:%d: %s", y.name, key.Line, key.Value)
 }
 
-// read reads all keys.
-func (y *yamlFile) read(top *yaml.Node) error {
+// readNode reads all keys.
+func (y *yamlFile) readNode(top *yaml.Node) error {
 	for key, value := range pairs(top) {
 		if what, ok := elsewhere[key.Value]; ok {
 			return fmt.Errorf("%s: this is %s", y.place(key), what)
@@ -75,7 +75,7 @@ func (y *yamlFile) read(top *yaml.Node) error {
 				}
 			} else if note, ok := parts[key.Value]; ok {
 				y.at = y.place(name)
-				y.note(note)
+				y.addNote(note)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (y *yamlFile) readReceiver(name, of *yaml.Node) error {
 		return fmt.Errorf("%s: line %d has a receiver profiling already; keep one of them", y.place(name), y.found)
 	}
 	y.found = name.Line
-	rules := otel().flags
+	rules := otelProgram().flags
 	for key, value := range pairs(of) {
 		y.at = y.place(key)
 		known, ok := rules[flagOf(key.Value)]
@@ -122,7 +122,7 @@ func flagOf(key string) string {
 	}[key]; ok {
 		return flag
 	}
-	for flag := range otel().flags {
+	for flag := range otelProgram().flags {
 		if strings.ReplaceAll(flag, "-", "") == key {
 			return flag
 		}

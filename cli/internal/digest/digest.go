@@ -69,7 +69,7 @@ func Of(p *profile.Profile) (*Digest, error) {
 		d.Total += s.Value
 		samples += s.Samples
 		leaf := s.Frames[len(s.Frames)-1]
-		functions.add(s)
+		functions.addStack(s)
 		binaries.count(Entry{Name: binaryName(leaf.Binary)}, s.Value, s.Value)
 		if s.Process != "" {
 			processes.count(Entry{Name: s.Process}, s.Value, s.Value)
@@ -109,8 +109,8 @@ func (t table) count(of Entry, self, total int64) {
 	e.Total += total
 }
 
-// add counts each function of a stack once.
-func (t table) add(s export.Stack) {
+// addStack counts each function of a stack once.
+func (t table) addStack(s export.Stack) {
 	seen := map[export.Frame]bool{}
 	for i, f := range s.Frames {
 		self, total := int64(0), s.Value

@@ -51,14 +51,14 @@ func nextFrame(which []int, lists [][]export.Frame, values []int64) (best export
 		}
 	}
 	for f, value := range sums {
-		if value > most || value == most && less(f, best) {
+		if value > most || value == most && frameLess(f, best) {
 			best, most = f, value
 		}
 	}
 	return best, most
 }
 
-func less(a, b export.Frame) bool {
+func frameLess(a, b export.Frame) bool {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Binary, b.Binary)) < 0
 }
 

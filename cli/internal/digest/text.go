@@ -24,7 +24,7 @@ const (
 
 // WriteText writes the digest in at most maxLines lines, or MinLines if that is more.
 func (d *Digest) WriteText(w io.Writer, maxLines int) error {
-	head := d.head()
+	head := d.headLines()
 	left := max(maxLines, MinLines) - len(head)
 	parts := [][]string{d.table("functions by self", "self", d.Functions), d.totals(), d.paths(left / 4)}
 	if len(d.Processes) > 0 {
@@ -39,14 +39,14 @@ func (d *Digest) WriteText(w io.Writer, maxLines int) error {
 	return err
 }
 
-// head describes the subject of the profile, and its completeness.
-func (d *Digest) head() []string {
+// headLines describes the subject of the profile, and its completeness.
+func (d *Digest) headLines() []string {
 	return append([]string{"profile: " + short(d.About, maxWhy), d.amount()}, d.Complete.lines(d.Total)...)
 }
 
 // WriteCompleteness writes only the subject of the profile and its completeness.
 func (d *Digest) WriteCompleteness(w io.Writer) error {
-	_, err := io.WriteString(w, strings.Join(d.head(), "\n")+"\n")
+	_, err := io.WriteString(w, strings.Join(d.headLines(), "\n")+"\n")
 	return err
 }
 

@@ -13,8 +13,8 @@ import (
 // candidates is the maximum number of functions in an error.
 const candidates = 10
 
-// find returns the functions with the name text, or else the functions whose names contain it.
-func (d *Digest) find(text string) (found []Entry, err error) {
+// findFunctions returns the functions with the name text, or else the functions whose names contain it.
+func (d *Digest) findFunctions(text string) (found []Entry, err error) {
 	if text == "" {
 		return nil, errors.New("name a function")
 	}
@@ -50,7 +50,7 @@ func (d *Digest) find(text string) (found []Entry, err error) {
 // WriteThrough writes the callers and callees of a function, in at most maxLines lines. name is the function's name, or
 // a part that occurs in no other function's name.
 func (d *Digest) WriteThrough(w io.Writer, name string, maxLines int) error {
-	found, err := d.find(name)
+	found, err := d.findFunctions(name)
 	if err != nil {
 		return err
 	}
@@ -60,9 +60,9 @@ func (d *Digest) WriteThrough(w io.Writer, name string, maxLines int) error {
 	}
 	t := through{callers: table{}, callees: table{}}
 	for _, s := range d.stacks {
-		t.add(s, is)
+		t.addStack(s, is)
 	}
-	out := d.head()
+	out := d.headLines()
 	for _, e := range found[:min(len(found), shownOf)] {
 		out = append(out, fmt.Sprintf("function: %s; self %s, total %s", function(e), percent(e.Self, d.Total),
 			percent(e.Total, d.Total)))
@@ -70,8 +70,8 @@ func (d *Digest) WriteThrough(w io.Writer, name string, maxLines int) error {
 	lines := fit([][]string{
 		d.plainFunctions("callers", t.callers.sorted()),
 		d.plainFunctions("callees", t.callees.sorted()),
-		d.path("most frequent way up", " <- ", hottest(t.up, t.values)),
-		d.path("most frequent way down", " -> ", hottest(t.down, t.values)),
+		d.pathLines("most frequent way up", " <- ", hottest(t.up, t.values)),
+		d.pathLines("most frequent way down", " -> ", hottest(t.down, t.values)),
 	}, max(maxLines, MinLines)-len(out))
 	_, err = io.WriteString(w, strings.Join(append(out, slices.Concat(lines...)...), "\n")+"\n")
 	return err
@@ -84,8 +84,8 @@ type through struct {
 	values           []int64
 }
 
-// add counts a stack once: the caller of the outermost call, and the callee of the innermost call.
-func (t *through) add(s export.Stack, is map[export.Frame]bool) {
+// addStack counts a stack once: the caller of the outermost call, and the callee of the innermost call.
+func (t *through) addStack(s export.Stack, is map[export.Frame]bool) {
 	outer := slices.IndexFunc(s.Frames, func(f export.Frame) bool { return is[f] })
 	if outer < 0 {
 		return
@@ -120,7 +120,7 @@ func (d *Digest) plainFunctions(title string, entries []Entry) []string {
 	return out
 }
 
-func (d *Digest) path(title, arrow string, path []step) []string {
+func (d *Digest) pathLines(title, arrow string, path []step) []string {
 	return []string{title + ":", fmt.Sprintf("  %6s  %s", percent(path[len(path)-1].value, d.Total), arrows(path, arrow))}
 }
 
@@ -141,7 +141,7 @@ func (d *Digest) WriteTop(w io.Writer, by string, most int) error {
 	default:
 		return fmt.Errorf("by must be function, process or binary, got %q", short(by, maxName))
 	}
-	out := d.head()
+	out := d.headLines()
 	if more := len(list) - 1 - most; more > 0 {
 		list = append(list[:most+1], fmt.Sprintf("  and %d more", more))
 	}

@@ -38,7 +38,7 @@ type Report struct {
 func Examine(ctx context.Context) *Report {
 	r := &Report{Runtimes: []Runtime{}}
 	for _, look := range []func() Finding{
-		kernelVersion, architecture, btf, pidNamespace, capabilities, lockdown, paranoid, sampleRate, kernelSymbols,
+		kernelVersion, architecture, checkBTF, pidNamespace, capabilities, lockdown, paranoid, sampleRate, kernelSymbols,
 		memlock, debugFiles,
 	} {
 		r.Findings = append(r.Findings, look())

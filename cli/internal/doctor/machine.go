@@ -66,7 +66,7 @@ func architecture() Finding {
 	return f
 }
 
-func btf() Finding {
+func checkBTF() Finding {
 	const path = "/sys/kernel/btf/vmlinux"
 	if _, err := os.Stat(path); err != nil {
 		return Finding{"BTF", Bad, err.Error(), "run a kernel with CONFIG_DEBUG_INFO_BTF=y, such as a distribution's; " +

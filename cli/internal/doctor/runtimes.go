@@ -107,7 +107,7 @@ func (s *survey) mapping(pid uint32, m procfs.Mapping) {
 	bias, _ := file.Bias(m.Start, m.End, m.Offset)
 	for _, detector := range s.all {
 		if library := detector.Detect(m.Path, file); library != nil {
-			s.note(describe(library, language.Process{PID: pid, Bias: bias, Memory: procfs.Memory{PID: pid}}), pid, m.Path)
+			s.addRuntime(describe(library, language.Process{PID: pid, Bias: bias, Memory: procfs.Memory{PID: pid}}), pid, m.Path)
 			return
 		}
 	}
@@ -133,7 +133,7 @@ func describe(library language.Library, p language.Process) Runtime {
 	return Runtime{Name: "?", State: Warn, Hint: err.Error()}
 }
 
-func (s *survey) note(r Runtime, pid uint32, file string) {
+func (s *survey) addRuntime(r Runtime, pid uint32, file string) {
 	if r.Name == "" {
 		return
 	}

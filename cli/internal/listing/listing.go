@@ -30,7 +30,7 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	t := &File{path: path, file: f, machine: f.Machine(), shift: unwindtable.PageShift(f)}
-	if t.table, err = t.open(); err != nil {
+	if t.table, err = t.openTable(); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -43,7 +43,7 @@ func (t *File) Close() error {
 	return t.file.Close()
 }
 
-func (t *File) open() (*unwindtable.Table, error) {
+func (t *File) openTable() (*unwindtable.Table, error) {
 	if t.file.Class() != elf.ELFCLASS64 {
 		return nil, fmt.Errorf("%w: a 32-bit file", unwindtable.ErrMachine)
 	}

@@ -37,7 +37,7 @@ func (t *File) WriteRows(out io.Writer, asJSON bool) error {
 	w := bufio.NewWriter(out)
 	encoder := json.NewEncoder(w)
 	if !asJSON {
-		t.head(w)
+		t.writeHead(w)
 	}
 	for _, segment := range t.file.TextSegments() {
 		for r, err := range t.table.Ranges(segment, t.shift) {
@@ -47,7 +47,7 @@ func (t *File) WriteRows(out io.Writer, asJSON bool) error {
 			case asJSON:
 				err = encoder.Encode(recordOf(r, t.machine))
 			default:
-				err = t.line(w, r)
+				err = t.writeRange(w, r)
 			}
 			if err != nil {
 				return err
@@ -57,8 +57,8 @@ func (t *File) WriteRows(out io.Writer, asJSON bool) error {
 	return w.Flush()
 }
 
-// head writes the heading of a table in text.
-func (t *File) head(w io.Writer) {
+// writeHead writes the heading of a table in text.
+func (t *File) writeHead(w io.Writer) {
 	fp := "rbp"
 	if t.machine == elf.EM_AARCH64 {
 		fp = "x29"
@@ -66,8 +66,8 @@ func (t *File) head(w io.Writer) {
 	fmt.Fprintf(w, "%-16s %-16s %-22s %-10s %s\n", "from", "to", "CFA", fp, "ra")
 }
 
-// line writes a row of a table in text.
-func (t *File) line(w io.Writer, r unwindtable.Range) error {
+// writeRange writes a row of a table in text.
+func (t *File) writeRange(w io.Writer, r unwindtable.Range) error {
 	cfa, fp, ra := r.Rule.Columns(t.machine)
 	_, err := fmt.Fprintf(w, "%016x %016x %-22s %-10s %s\n", r.Start, r.End, cfa, fp, ra)
 	return err
@@ -112,8 +112,8 @@ func (t *File) WritePC(out io.Writer, pc uint64, asJSON bool) error {
 		}
 		return json.NewEncoder(out).Encode(record)
 	}
-	t.head(out)
-	if err := t.line(out, row); err != nil {
+	t.writeHead(out)
+	if err := t.writeRange(out, row); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s\n", row.Rule)

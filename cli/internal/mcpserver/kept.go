@@ -29,8 +29,8 @@ type recording struct {
 	data []byte
 }
 
-// keep stores a profile, and returns its name. It removes the oldest ones beyond the limits.
-func (r *recordings) keep(p *profile.Profile) (name string, err error) {
+// keepProfile stores a profile, and returns its name. It removes the oldest ones beyond the limits.
+func (r *recordings) keepProfile(p *profile.Profile) (name string, err error) {
 	var data bytes.Buffer
 	if err := p.Write(&data); err != nil {
 		return "", err
@@ -56,9 +56,9 @@ func (r *recordings) bytes() (sum int) {
 	return sum
 }
 
-// get returns the kept profile with that name. It returns nil without an error for a name that no recording can have,
-// such as a file's name, and an error for a recording that does not exist or is no longer kept.
-func (r *recordings) get(name string) (*profile.Profile, error) {
+// profileNamed returns the kept profile with that name. It returns nil without an error for a name that no recording
+// can have, such as a file's name, and an error for a recording that does not exist or is no longer kept.
+func (r *recordings) profileNamed(name string) (*profile.Profile, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var names []string

@@ -52,23 +52,23 @@ for further questions about it.`
 func (s *Server) Run(ctx context.Context, transport mcp.Transport) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "headwater", Version: s.options.Version},
 		&mcp.ServerOptions{Instructions: instructions, Capabilities: &mcp.ServerCapabilities{}})
-	add(s, server, "top", "CPU use by function, process or binary, from a fresh recording (of the whole host, or of pid) "+
-		"or from a profile.", s.top)
-	add(s, server, "summary", "Functions by self and total, hot paths, processes and binaries in one text, from a fresh "+
-		"recording or from a profile.", s.summary)
-	add(s, server, "path_through", "Callers and callees of a function, with shares of the total time, from a fresh "+
+	addTool(s, server, "top", "CPU use by function, process or binary, from a fresh recording (of the whole host, or of "+
+		"pid) or from a profile.", s.answerTop)
+	addTool(s, server, "summary", "Functions by self and total, hot paths, processes and binaries in one text, from a "+
+		"fresh recording or from a profile.", s.summary)
+	addTool(s, server, "path_through", "Callers and callees of a function, with shares of the total time, from a fresh "+
 		"recording or from a profile.", s.pathThrough)
-	add(s, server, "record", "Records the whole host, or pid, and keeps the profile in memory. The first line of the "+
+	addTool(s, server, "record", "Records the whole host, or pid, and keeps the profile in memory. The first line of the "+
 		"answer is its name, for the parameter profile of other tools. Only the newest few are kept.", s.record)
-	add(s, server, "diff", "Functions that became more or less expensive between two profiles, with bounds. "+
-		"Differences by chance are not called changes.", s.diff)
-	add(s, server, "stack", "The stacks of all threads of a process now, with the reason of each wait. The process is "+
-		"not stopped.", s.stack)
+	addTool(s, server, "diff", "Functions that became more or less expensive between two profiles, with bounds. "+
+		"Differences by chance are not called changes.", s.answerDiff)
+	addTool(s, server, "stack", "The stacks of all threads of a process now, with the reason of each wait. The process "+
+		"is not stopped.", s.stack)
 	return server.Run(ctx, transport)
 }
 
-// add adds a tool. Its calls wait for their turn.
-func add[In any](s *Server, to *mcp.Server, name, about string, do func(context.Context, In) (string, error)) {
+// addTool adds a tool. Its calls wait for their turn.
+func addTool[In any](s *Server, to *mcp.Server, name, about string, do func(context.Context, In) (string, error)) {
 	closed := false
 	tool := &mcp.Tool{Name: name, Description: about, Annotations: &mcp.ToolAnnotations{
 		ReadOnlyHint: true, DestructiveHint: &closed, OpenWorldHint: &closed,
@@ -84,7 +84,7 @@ func add[In any](s *Server, to *mcp.Server, name, about string, do func(context.
 		if err != nil {
 			return nil, nil, err // the client receives it as the tool's error
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: cut(text)}}}, nil, nil
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: cutText(text)}}}, nil, nil
 	})
 }
 
@@ -94,8 +94,8 @@ const MaxMessage = 1 << 20
 // maxAnswer is the maximum size of an answer, in bytes.
 const maxAnswer = 256 << 10
 
-// cut limits the size of an answer.
-func cut(text string) string {
+// cutText limits the size of an answer.
+func cutText(text string) string {
 	if len(text) <= maxAnswer {
 		return text
 	}

@@ -41,16 +41,16 @@ func TestKept(t *testing.T) {
 	var r recordings
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}}}
 	for i := range maxKept + 2 {
-		name, err := r.keep(p)
+		name, err := r.keepProfile(p)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprint("recording-", i+1), name)
 	}
-	_, err := r.get("recording-2")
+	_, err := r.profileNamed("recording-2")
 	require.ErrorContains(t, err, `there is no recording "recording-2"; recordings are: recording-3,`)
-	got, err := r.get("recording-3")
+	got, err := r.profileNamed("recording-3")
 	require.NoError(t, err)
 	require.Equal(t, "samples", got.SampleType[0].Type)
-	got, err = r.get("file.pb.gz")
+	got, err = r.profileNamed("file.pb.gz")
 	require.NoError(t, err)
 	require.Nil(t, got)
 }
@@ -66,8 +66,8 @@ func TestWhole(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
-	require.Equal(t, "a\n", cut("a\n"))
-	got := cut(strings.Repeat("äöü\n", maxAnswer))
+	require.Equal(t, "a\n", cutText("a\n"))
+	got := cutText(strings.Repeat("äöü\n", maxAnswer))
 	require.LessOrEqual(t, len(got), maxAnswer+100)
 	require.True(t, strings.HasSuffix(got, "äöü\n(cut: the answer is too long)\n"))
 }

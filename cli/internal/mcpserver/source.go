@@ -37,15 +37,15 @@ type source struct {
 	Rate    float64 `json:"rate,omitempty" jsonschema:"samples per second and CPU: 1 to 999, by default 99"`
 }
 
-// get returns the profile.
-func (s *Server) get(ctx context.Context, of source) (*profile.Profile, error) {
+// getProfile returns the profile.
+func (s *Server) getProfile(ctx context.Context, of source) (*profile.Profile, error) {
 	if of.Profile == "" {
 		return s.fresh(ctx, of)
 	}
 	if of.PID != 0 || of.Seconds != 0 || of.Rate != 0 {
 		return nil, errors.New("pid, seconds and rate are for a fresh recording: remove them, or remove profile")
 	}
-	return s.read(ctx, of.Profile)
+	return s.readProfile(ctx, of.Profile)
 }
 
 // fresh makes a recording.
@@ -65,9 +65,9 @@ func (s *Server) fresh(ctx context.Context, of source) (*profile.Profile, error)
 	return s.options.Record(ctx, uint32(pid), rate, time.Duration(seconds)*time.Second)
 }
 
-// read returns a kept profile, or the profile of a file or URL.
-func (s *Server) read(ctx context.Context, name string) (*profile.Profile, error) {
-	if p, err := s.kept.get(name); p != nil || err != nil {
+// readProfile returns a kept profile, or the profile of a file or URL.
+func (s *Server) readProfile(ctx context.Context, name string) (*profile.Profile, error) {
+	if p, err := s.kept.profileNamed(name); p != nil || err != nil {
 		return p, err
 	}
 	var content []byte
@@ -79,7 +79,7 @@ func (s *Server) read(ctx context.Context, name string) (*profile.Profile, error
 		return nil, fmt.Errorf("%.100q is no recording, and files are not allowed: headwater mcp --files DIR allows them",
 			name)
 	default:
-		content, err = s.open(name)
+		content, err = s.openProfile(name)
 	}
 	if err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func (s *Server) read(ctx context.Context, name string) (*profile.Profile, error
 	return p, nil
 }
 
-// open reads a file of the folder. It reads only regular files, and does not block on a FIFO.
-func (s *Server) open(name string) ([]byte, error) {
+// openProfile reads a file of the folder. It reads only regular files, and does not block on a FIFO.
+func (s *Server) openProfile(name string) ([]byte, error) {
 	f, err := s.options.Files.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("in the folder of --files: %w", err)

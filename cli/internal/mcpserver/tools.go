@@ -20,7 +20,7 @@ type topInput struct {
 	Limit float64 `json:"limit,omitempty" jsonschema:"entries at most, 1 to 500, by default 20"`
 }
 
-func (s *Server) top(ctx context.Context, in topInput) (string, error) {
+func (s *Server) answerTop(ctx context.Context, in topInput) (string, error) {
 	limit, err := whole("limit", in.Limit, 20, 1, 500)
 	if err != nil {
 		return "", err
@@ -95,7 +95,7 @@ func (s *Server) record(ctx context.Context, in recordInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name, err := s.kept.keep(p)
+	name, err := s.kept.keepProfile(p)
 	if err != nil {
 		return "", err
 	}
@@ -111,7 +111,7 @@ type diffInput struct {
 	Limit float64 `json:"limit,omitempty" jsonschema:"functions at most: 1 to 500, by default 20"`
 }
 
-func (s *Server) diff(ctx context.Context, in diffInput) (string, error) {
+func (s *Server) answerDiff(ctx context.Context, in diffInput) (string, error) {
 	limit, err := whole("limit", in.Limit, 20, 1, 500)
 	if err != nil {
 		return "", err
@@ -126,7 +126,7 @@ func (s *Server) diff(ctx context.Context, in diffInput) (string, error) {
 	var profiles [2]*profile.Profile
 	b := &strings.Builder{}
 	for i, name := range []string{in.Base, in.New} {
-		if profiles[i], err = s.read(ctx, name); err != nil {
+		if profiles[i], err = s.readProfile(ctx, name); err != nil {
 			return "", err
 		}
 		d, err := digest.Of(profiles[i])
@@ -175,7 +175,7 @@ func (s *Server) stack(ctx context.Context, in stackInput) (string, error) {
 
 // digest returns the digest of a source.
 func (s *Server) digest(ctx context.Context, of source) (*digest.Digest, error) {
-	p, err := s.get(ctx, of)
+	p, err := s.getProfile(ctx, of)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (h *Handler) lines(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	p, err := h.read(r.Context(), i)
+	p, err := h.readProfile(r.Context(), i)
 	if err != nil {
 		failJSON(w, http.StatusInternalServerError, err)
 		return

@@ -53,7 +53,7 @@ func New(files []string, listen string) *Handler {
 	h.mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, h.version()) })
 	h.mux.HandleFunc("GET /{name}", h.asset)
 	h.mux.HandleFunc("GET /{file}/{$}", h.flame)
-	h.mux.HandleFunc("GET /{file}/tree", h.tree)
+	h.mux.HandleFunc("GET /{file}/tree", h.serveTree)
 	h.mux.HandleFunc("GET /{file}/lines", h.lines)
 	h.mux.HandleFunc("GET /{file}/download", h.download)
 	return h
@@ -104,7 +104,7 @@ func (h *Handler) about(ctx context.Context, i int) entry {
 	if info, err := os.Stat(e.Name); err == nil {
 		e.Changed = info.ModTime().Format("2006-01-02 15:04:05")
 	}
-	p, err := h.read(ctx, i)
+	p, err := h.readProfile(ctx, i)
 	if err != nil {
 		e.Error = err.Error()
 		return e
@@ -116,8 +116,8 @@ func (h *Handler) about(ctx context.Context, i int) entry {
 	return e
 }
 
-// read returns the current profile of a file. The caller may modify it.
-func (h *Handler) read(ctx context.Context, i int) (*profile.Profile, error) {
+// readProfile returns the current profile of a file. The caller may modify it.
+func (h *Handler) readProfile(ctx context.Context, i int) (*profile.Profile, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	stamp := stampOf(h.files[i])
@@ -212,7 +212,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	p, err := h.read(r.Context(), i)
+	p, err := h.readProfile(r.Context(), i)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

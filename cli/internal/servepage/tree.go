@@ -44,8 +44,8 @@ func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 // errNoNode says that a file has no such node: it may have changed.
 var errNoNode = errors.New("there is no such node in this file")
 
-// tree answers with the data of a flame graph.
-func (h *Handler) tree(w http.ResponseWriter, r *http.Request) {
+// serveTree answers with the data of a flame graph.
+func (h *Handler) serveTree(w http.ResponseWriter, r *http.Request) {
 	i, ok := h.number(w, r)
 	if !ok {
 		return
@@ -55,7 +55,7 @@ func (h *Handler) tree(w http.ResponseWriter, r *http.Request) {
 		failJSON(w, http.StatusBadRequest, err)
 		return
 	}
-	p, err := h.read(r.Context(), i)
+	p, err := h.readProfile(r.Context(), i)
 	var tree *tree.Tree
 	if err == nil {
 		tree, err = treeOf(p, o)

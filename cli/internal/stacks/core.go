@@ -39,7 +39,7 @@ func OfCore(file, exe string, inline bool) (report *Report, err error) {
 	if core.Signal != nil {
 		report.Core.Signal = describeSignal(core.Signal)
 	}
-	if err := report.name(taken, from, inline); err != nil {
+	if err := report.nameStacks(taken, from, inline); err != nil {
 		return nil, err
 	}
 	for i := range report.Threads {

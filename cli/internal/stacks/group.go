@@ -37,12 +37,12 @@ func (g group) write(b *strings.Builder) {
 		first.writeStack(b)
 		return
 	}
-	fmt.Fprintf(b, "%d threads %s (%s)\n", len(g), g.list(), g.state())
+	fmt.Fprintf(b, "%d threads %s (%s)\n", len(g), g.listThreads(), g.state())
 	first.writeStack(b)
 }
 
-// list lists the first threads of the group.
-func (g group) list() string {
+// listThreads lists the first threads of the group.
+func (g group) listThreads() string {
 	var parts []string
 	for _, t := range g[:min(len(g), maxListed)] {
 		parts = append(parts, fmt.Sprintf("%d %q", t.TID, t.Name))

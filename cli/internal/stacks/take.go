@@ -115,20 +115,20 @@ func Take(ctx context.Context, pid, tid uint32, inline bool) (report *Report, er
 	command, container := describe(pid)
 	taken, err := taker.Take(ctx, tid)
 	if errors.Is(err, snapshot.ErrGone) {
-		return nil, gone(pid, tid)
+		return nil, goneError(pid, tid)
 	}
 	if err != nil {
 		return nil, err
 	}
 	report = &Report{PID: pid, Command: command, Container: container}
-	if err := report.name(taken, taker.Sampler(), inline); err != nil {
+	if err := report.nameStacks(taken, taker.Sampler(), inline); err != nil {
 		return nil, err
 	}
 	return report, nil
 }
 
-// gone returns the error for a process or thread for which the kernel has shown no thread.
-func gone(pid, tid uint32) error {
+// goneError returns the error for a process or thread for which the kernel has shown no thread.
+func goneError(pid, tid uint32) error {
 	what, id := "process", pid
 	if tid != 0 {
 		what, id = "thread", tid
@@ -152,8 +152,8 @@ func describe(pid uint32) (command, container string) {
 	return command, target.ContainerIDFromCgroup(lines)
 }
 
-// name adds the taken threads with named frames.
-func (r *Report) name(taken []*snapshot.Stack, from profile.Executables, inline bool) error {
+// nameStacks adds the taken threads with named frames.
+func (r *Report) nameStacks(taken []*snapshot.Stack, from profile.Executables, inline bool) error {
 	names, err := profile.New(profile.Options{
 		SampleRate: 1, Demangle: symbol.DemangleSimplified, InlineFrames: inline, Python: true, Hotspot: true, V8: true,
 	}, from, &filework.Pool{})

@@ -67,7 +67,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 	}
 	s.writeWaits(&b, total)
 	fmt.Fprintf(&b, "%s, %s lost, %s of frames have no name\n",
-		wholeStacks(r.Whole, r.WithUser), were(r.LostSamples()), share(unnamedFrames(r), r.Frames))
+		wholeStacks(r.Whole, r.WithUser), samplesWere(r.LostSamples()), share(unnamedFrames(r), r.Frames))
 	if text := Flood(r); text != "" {
 		fmt.Fprintln(&b, text)
 	}
@@ -85,7 +85,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 		s.writeErrors(&b)
 	}
 	if s.File != "" {
-		fmt.Fprintf(&b, "%s (%s): %s\n", s.File, size(s.Size), s.next())
+		fmt.Fprintf(&b, "%s (%s): %s\n", s.File, formatSize(s.Size), s.nextStep())
 	}
 	if s.Service != "" {
 		fmt.Fprintf(&b, "pushed to Pyroscope as service %q\n", s.Service)
@@ -164,23 +164,23 @@ func (s *Summary) often(total int64) string {
 		of = "hits" // of a probe, independent of its value
 	}
 	if s.Recording.Kind == kind.Heap {
-		return fmt.Sprintf(", one for each %s, %s in use", size(p.Period), size(total))
+		return fmt.Sprintf(", one for each %s, %s in use", formatSize(p.Period), formatSize(total))
 	}
 	text := fmt.Sprintf(", one for each %d %s", p.Period, of)
 	if p.Period == 1 {
 		text = ", one for each " + strings.TrimSuffix(of, "s")
 	}
-	switch s.unit() {
+	switch s.unitName() {
 	case "bytes":
-		text += ", " + size(total) + " in all"
+		text += ", " + formatSize(total) + " in all"
 	case "nanoseconds":
 		text += fmt.Sprintf(", %.3f s in all", time.Duration(total).Seconds())
 	}
 	return text
 }
 
-// unit returns the unit of the functions' values.
-func (s *Summary) unit() string {
+// unitName returns the unit of the functions' values.
+func (s *Summary) unitName() string {
 	types := s.Recording.Profile.SampleType
 	return types[len(types)-1].Unit
 }
@@ -250,8 +250,8 @@ func (s *Summary) writeErrors(b *strings.Builder) {
 	}
 }
 
-// next says how to view the file.
-func (s *Summary) next() string {
+// nextStep says how to view the file.
+func (s *Summary) nextStep() string {
 	switch s.Format.Name {
 	case "pprof":
 		return "headwater serve " + s.File + ", headwater report " + s.File + ", or go tool pprof -http=: " + s.File
@@ -275,7 +275,7 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 		Period: r.Profile.Period, Ended: r.Ended,
 		Samples: r.Samples, Whole: r.Whole, WithUser: r.WithUser, Lost: r.Lost, Frames: r.Frames,
 		Unnamed: []unnamedJSON{}, Errors: r.Errors,
-		Unit: s.unit(), Total: total, Functions: shown(functions), Waits: waits(r.Profile),
+		Unit: s.unitName(), Total: total, Functions: shown(functions), Waits: waits(r.Profile),
 		LeftOut: r.LeftOut, Dropped: r.Dropped,
 	}
 	for _, u := range r.Unnamed {
@@ -335,7 +335,7 @@ func samples(n uint64) string {
 	return count(n) + " samples"
 }
 
-func were(n uint64) string {
+func samplesWere(n uint64) string {
 	if n == 1 {
 		return "1 sample was"
 	}
@@ -367,7 +367,7 @@ func percent(share float64) string {
 	return strconv.FormatFloat(p, 'f', 1, 64) + " %"
 }
 
-func size(n int64) string {
+func formatSize(n int64) string {
 	switch {
 	case n >= 1<<20:
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))

@@ -75,13 +75,13 @@ func (s *Survey) registry() (component.Registry, error) {
 	var regs []component.Registration
 	for _, name := range registry.Names() {
 		r, _ := registry.Get(name)
-		regs = append(regs, s.wrap(r))
+		regs = append(regs, s.wrapComponent(r))
 	}
 	return component.NewRegistry(regs...)
 }
 
-// wrap returns r with a different Build.
-func (s *Survey) wrap(r component.Registration) component.Registration {
+// wrapComponent returns r with a different Build.
+func (s *Survey) wrapComponent(r component.Registration) component.Registration {
 	build := r.Build
 	switch {
 	case r.Name == relabel.Name:

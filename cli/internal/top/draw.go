@@ -41,7 +41,7 @@ type Span struct {
 // Line is a line of the terminal.
 type Line []Span
 
-func say(look Look, format string, args ...any) Span {
+func styledText(look Look, format string, args ...any) Span {
 	return Span{fmt.Sprintf(format, args...), Style{Look: look}}
 }
 
@@ -59,7 +59,7 @@ func (v *View) Lines() []Line {
 	}
 	out = append(out[:max(v.height-1, 0)], v.lastLine())
 	for i := range out {
-		out[i] = cut(out[i], v.columns)
+		out[i] = cutLine(out[i], v.columns)
 	}
 	return out
 }
@@ -71,12 +71,12 @@ const headings = 4
 func (v *View) body() int { return max(v.height-headings-1, 0) }
 
 func (v *View) headLines() []Line {
-	title := Line{say(Title, "headwater top"), say(Plain, "  %s  last %.0f s at %d Hz  by %s", v.about.What,
+	title := Line{styledText(Title, "headwater top"), styledText(Plain, "  %s  last %.0f s at %d Hz  by %s", v.about.What,
 		v.window.seconds(), v.about.Rate, v.by)}
 	if v.paused {
-		title = append(title, say(Plain, "  "), say(Warning, "paused"))
+		title = append(title, styledText(Plain, "  "), styledText(Warning, "paused"))
 	}
-	return []Line{title, {say(Plain, "%s", v.Honesty())}, v.scopeLine(), v.tableHead()}
+	return []Line{title, {styledText(Plain, "%s", v.Honesty())}, v.scopeLine(), v.tableHead()}
 }
 
 // Honesty describes how complete the view is: the number of samples, the share of complete stacks, the samples that the
@@ -85,25 +85,26 @@ func (v *View) Honesty() string {
 	p := v.window.progress()
 	all := v.window.totals()
 	return fmt.Sprintf("%s samples  %s CPUs busy  %s of stacks whole  %s lost  %s without a name  own CPU %.1f %%",
-		count(p.Samples), v.busy(), percent(int64(p.Whole), int64(p.WithUser)), count(p.Lost),
-		percent(v.window.unnamed(all), sum(all)), 100*v.now.OwnCPU)
+		count(p.Samples), v.busyCPUs(), percent(int64(p.Whole), int64(p.WithUser)), count(p.Lost),
+		percent(v.window.unnamed(all), sumValues(all)), 100*v.now.OwnCPU)
 }
 
-// busy returns the average number of CPUs that the shown processes use.
-func (v *View) busy() string {
-	return strconv.FormatFloat(float64(sum(v.window.totals()))/1e9/max(v.window.seconds(), 1e-9), 'f', 2, 64)
+// busyCPUs returns the average number of CPUs that the shown processes use.
+func (v *View) busyCPUs() string {
+	return strconv.FormatFloat(float64(sumValues(v.window.totals()))/1e9/max(v.window.seconds(), 1e-9), 'f', 2, 64)
 }
 
 func (v *View) scopeLine() Line {
 	var out Line
 	if text := v.scopeText(); text != "" {
-		out = append(out, say(Plain, "in "), say(Title, "%s", text), say(Plain, "  "))
+		out = append(out, styledText(Plain, "in "), styledText(Title, "%s", text), styledText(Plain, "  "))
 	}
 	switch {
 	case v.typing:
-		out = append(out, say(Plain, "filter: "), say(Title, "%s", printable.Text(v.filter)), say(Selected, " "))
+		out = append(out, styledText(Plain, "filter: "), styledText(Title, "%s", printable.Text(v.filter)),
+			styledText(Selected, " "))
 	case v.filter != "":
-		out = append(out, say(Plain, "filter: "), say(Title, "%s", printable.Text(v.filter)))
+		out = append(out, styledText(Plain, "filter: "), styledText(Title, "%s", printable.Text(v.filter)))
 	}
 	return out
 }
@@ -126,7 +127,7 @@ func (v *View) tableHead() Line {
 		b.WriteString(align(title, c.width))
 		b.WriteByte(' ')
 	}
-	return Line{say(Head, "%s", pad(b.String(), v.columns))}
+	return Line{styledText(Head, "%s", padText(b.String(), v.columns))}
 }
 
 // bodyLines returns the rows or boxes that fit into height lines.
@@ -135,9 +136,9 @@ func (v *View) bodyLines(height int) []Line {
 	case v.by == ByFlame:
 		return v.flameLines(height)
 	case v.by == ByWaits && v.waits.Err != nil:
-		return []Line{{say(Warning, "%v", v.waits.Err)}}
+		return []Line{{styledText(Warning, "%v", v.waits.Err)}}
 	case len(v.rows) == 0:
-		return []Line{{say(Faint, "%s", v.nothing())}}
+		return []Line{{styledText(Faint, "%s", v.nothing())}}
 	}
 	if v.cursor < v.offset {
 		v.offset = v.cursor
@@ -179,12 +180,12 @@ func (v *View) rowLine(i int) Line {
 		numbers.WriteByte(' ')
 	}
 	if i == v.cursor {
-		return Line{say(Selected, "%s", pad(numbers.String()+last, v.columns))}
+		return Line{styledText(Selected, "%s", padText(numbers.String()+last, v.columns))}
 	}
 	name, rest, _ := strings.Cut(last, "  ")
-	out := Line{say(Plain, "%s", numbers.String()), Span{name, Style{Colored, r.Kind}}}
+	out := Line{styledText(Plain, "%s", numbers.String()), Span{name, Style{Colored, r.Kind}}}
 	if rest != "" {
-		out = append(out, say(Faint, "  %s", rest))
+		out = append(out, styledText(Faint, "  %s", rest))
 	}
 	return out
 }
@@ -193,15 +194,15 @@ func (v *View) rowLine(i int) Line {
 func (v *View) lastLine() Line {
 	switch {
 	case v.message != "":
-		return Line{say(Title, "%s", v.message)}
+		return Line{styledText(Title, "%s", v.message)}
 	case v.typing:
-		return Line{say(Faint, "Enter keeps the filter, Esc clears it")}
+		return Line{styledText(Faint, "Enter keeps the filter, Esc clears it")}
 	case v.help:
-		return Line{say(Faint, "any key goes back")}
+		return Line{styledText(Faint, "any key goes back")}
 	case v.ended != "":
-		return Line{say(Warning, "%s", v.ended), say(Faint, "  r record to file  q quit")}
+		return Line{styledText(Warning, "%s", v.ended), styledText(Faint, "  r record to file  q quit")}
 	}
-	return Line{say(Faint, "q quit  ? help  p t f b g W views  Enter open  Esc back  / filter  s sort  "+
+	return Line{styledText(Faint, "q quit  ? help  p t f b g W views  Enter open  Esc back  / filter  s sort  "+
 		"Space pause  r record")}
 }
 
@@ -231,10 +232,10 @@ func helpLines() []Line {
 	for _, text := range lines {
 		key, rest, _ := strings.Cut(text, "  ")
 		if len(text) < 13 || text[0] == ' ' || text[12] != ' ' {
-			out = append(out, Line{say(Plain, "%s", text)})
+			out = append(out, Line{styledText(Plain, "%s", text)})
 			continue
 		}
-		out = append(out, Line{say(Title, "%s", key), say(Plain, "  %s", rest)})
+		out = append(out, Line{styledText(Title, "%s", key), styledText(Plain, "  %s", rest)})
 	}
 	return out
 }
@@ -253,14 +254,14 @@ func align(text string, width int) string {
 	return strings.Repeat(" ", free) + text
 }
 
-// pad pads or shortens a text to a width.
-func pad(text string, width int) string {
+// padText pads or shortens a text to a width.
+func padText(text string, width int) string {
 	text = displaywidth.TruncateString(text, width, "…")
 	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
 }
 
-// cut shortens a line to a width.
-func cut(line Line, width int) (out Line) {
+// cutLine shortens a line to a width.
+func cutLine(line Line, width int) (out Line) {
 	for _, s := range line {
 		w := displaywidth.String(s.Text)
 		if w > width {

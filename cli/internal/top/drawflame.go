@@ -13,9 +13,9 @@ import (
 // flameHead describes the selected box.
 func (v *View) flameHead() Line {
 	if len(v.boxes) == 0 {
-		return Line{say(Head, "%s", pad("", v.columns))}
+		return Line{styledText(Head, "%s", padText("", v.columns))}
 	}
-	b := &v.boxes[find(v.boxes, v.at)]
+	b := &v.boxes[findBox(v.boxes, v.at)]
 	text := "all"
 	if b.frame != all {
 		f := v.window.names.all[b.frame]
@@ -25,16 +25,16 @@ func (v *View) flameHead() Line {
 		}
 	}
 	text = fmt.Sprintf("%s total  %s self  %s CPU%%  %s", percent(b.total, v.total), percent(b.self, v.total),
-		v.cpu(b.total), text)
-	return Line{say(Head, "%s", pad(text, v.columns))}
+		v.formatCPU(b.total), text)
+	return Line{styledText(Head, "%s", padText(text, v.columns))}
 }
 
 // flameLines draws the flame graph. If it is too deep, it draws the part around the selected box.
 func (v *View) flameLines(height int) []Line {
 	if len(v.boxes) == 0 {
-		return []Line{{say(Faint, "%s", v.nothing())}}
+		return []Line{{styledText(Faint, "%s", v.nothing())}}
 	}
-	selected := find(v.boxes, v.at)
+	selected := findBox(v.boxes, v.at)
 	deepest := 0
 	for _, b := range v.boxes {
 		deepest = max(deepest, b.depth)
@@ -64,7 +64,7 @@ func (v *View) flameLine(depth, selected int) (out Line) {
 			continue
 		}
 		if b.x > at {
-			out = append(out, say(Plain, "%s", strings.Repeat(" ", b.x-at)))
+			out = append(out, styledText(Plain, "%s", strings.Repeat(" ", b.x-at)))
 		}
 		out = append(out, v.boxSpan(&b, i == selected))
 		at = b.x + b.width
@@ -89,7 +89,7 @@ func (v *View) boxSpan(b *box, selected bool) Span {
 	case displaywidth.String(name) >= b.width:
 		name = short(name)
 	}
-	return Span{pad("▏"+name, b.width), style}
+	return Span{padText("▏"+name, b.width), style}
 }
 
 // short shortens the package path of a Go function: "example.com/jit.(*table).add" becomes "jit.(*table).add".

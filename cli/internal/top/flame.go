@@ -20,8 +20,8 @@ const all = -1
 // flame lays out stacks as a flame graph of a width in columns. The boxes are in preorder, children by value. Boxes
 // narrower than a column are left out. zoom is the path from below the root box to the box that takes the whole width.
 func flame(stacks []counted, zoom []int32, width int) []box {
-	l := layout{width: int64(width), total: sum(stacks)}
-	l.add(stacks, 0, box{frame: all, parent: -1, width: width}, zoom)
+	l := layout{width: int64(width), total: sumValues(stacks)}
+	l.addStacks(stacks, 0, box{frame: all, parent: -1, width: width}, zoom)
 	return l.boxes
 }
 
@@ -31,8 +31,8 @@ type layout struct {
 	boxes []box
 }
 
-// add adds a box from offset begin on, and the boxes below it. All of the stacks pass through the box.
-func (l *layout) add(stacks []counted, begin int64, b box, zoom []int32) {
+// addStacks adds a box from offset begin on, and the boxes below it. All of the stacks pass through the box.
+func (l *layout) addStacks(stacks []counted, begin int64, b box, zoom []int32) {
 	ended := 0 // number of stacks that end here; they sort first
 	slices.SortFunc(stacks, func(x, y counted) int { return cmp.Compare(frameAt(x, b.depth), frameAt(y, b.depth)) })
 	for _, c := range stacks {
@@ -50,8 +50,8 @@ func (l *layout) add(stacks []counted, begin int64, b box, zoom []int32) {
 		return
 	}
 	stacks = slices.DeleteFunc(stacks, func(c counted) bool { return c.frames[b.depth] != zoom[0] })
-	if l.total = sum(stacks); len(stacks) > 0 { // draw only this child, at full width
-		l.add(stacks, 0, box{x: b.x, width: b.width, depth: b.depth + 1, frame: zoom[0], parent: at}, zoom[1:])
+	if l.total = sumValues(stacks); len(stacks) > 0 { // draw only this child, at full width
+		l.addStacks(stacks, 0, box{x: b.x, width: b.width, depth: b.depth + 1, frame: zoom[0], parent: at}, zoom[1:])
 	}
 }
 
@@ -60,11 +60,11 @@ func (l *layout) children(groups [][]counted, begin int64, parent int) {
 	depth := l.boxes[parent].depth
 	column := func(value int64) int { return int(float64(value) / float64(l.total) * float64(l.width)) }
 	for _, g := range groups {
-		x, end := column(begin), column(begin+sum(g))
+		x, end := column(begin), column(begin+sumValues(g))
 		if end > x {
-			l.add(g, begin, box{x: x, width: end - x, depth: depth + 1, frame: g[0].frames[depth], parent: parent}, nil)
+			l.addStacks(g, begin, box{x: x, width: end - x, depth: depth + 1, frame: g[0].frames[depth], parent: parent}, nil)
 		}
-		begin += sum(g)
+		begin += sumValues(g)
 	}
 }
 
@@ -78,7 +78,7 @@ func groups(stacks []counted, depth int) (out [][]counted) {
 		out = append(out, stacks[:n:n])
 		stacks = stacks[n:]
 	}
-	slices.SortStableFunc(out, func(a, b []counted) int { return cmp.Compare(sum(b), sum(a)) })
+	slices.SortStableFunc(out, func(a, b []counted) int { return cmp.Compare(sumValues(b), sumValues(a)) })
 	return out
 }
 
@@ -99,8 +99,8 @@ func pathOf(boxes []box, at int) (out []int32) {
 	return out
 }
 
-// find returns the box with a path, or its nearest existing ancestor.
-func find(boxes []box, frames []int32) (at int) {
+// findBox returns the box with a path, or its nearest existing ancestor.
+func findBox(boxes []box, frames []int32) (at int) {
 	for _, f := range frames {
 		next := slices.IndexFunc(boxes, func(b box) bool { return b.parent == at && b.frame == f })
 		if next < 0 {

@@ -70,28 +70,28 @@ func (v *View) switchKey(name string) bool {
 	by, ok := views[name]
 	switch {
 	case ok:
-		v.show(by)
+		v.showTable(by)
 	case name == "w":
 		v.enterWaits(v.chosenProcess())
 	case name == "W":
 		v.scopes, v.back = nil, nil
 		v.enterWaits(v.about.PID)
 	case name == "Tab":
-		v.show(v.next())
+		v.showTable(v.nextTable())
 	default:
 		return false
 	}
 	return true
 }
 
-// next returns the view after the current one.
-func (v *View) next() By {
+// nextTable returns the view after the current one.
+func (v *View) nextTable() By {
 	views := Views()
 	return views[(slices.Index(views, v.by)+1)%len(views)]
 }
 
-// show switches to another view of the same samples.
-func (v *View) show(by By) {
+// showTable switches to another view of the same samples.
+func (v *View) showTable(by By) {
 	v.by, v.cursor, v.offset, v.follow = by, 0, 0, false
 	if pid, ok := v.WaitsOf(); ok {
 		v.waits = Waits{PID: pid} // the present data may belong to another process
@@ -112,7 +112,7 @@ func (v *View) enterWaits(pid int64) {
 	if v.process() != pid {
 		v.enter(ByWaits, Scope{PID: pid, Label: v.processLabel(pid)})
 	} else {
-		v.show(ByWaits)
+		v.showTable(ByWaits)
 	}
 }
 
@@ -162,7 +162,7 @@ func (v *View) moveKey(name string) {
 	steps := map[string]int{"Up": -1, "k": -1, "Down": 1, "j": 1, "PgUp": -page, "PgDn": page}
 	switch {
 	case name == "Enter":
-		v.open()
+		v.openRow()
 	case name == "Esc", name == "Backspace":
 		v.goBack()
 	case v.by == ByFlame:
@@ -182,11 +182,11 @@ func (v *View) enter(by By, s Scope) {
 	v.scopes = append(slices.Clip(v.scopes), s)
 	v.zoom, v.at = nil, nil
 	v.setFilter("")
-	v.show(by)
+	v.showTable(by)
 }
 
-// open enters the selected row: a process shows its functions, a function its callers and callees.
-func (v *View) open() {
+// openRow enters the selected row: a process shows its functions, a function its callers and callees.
+func (v *View) openRow() {
 	if v.by == ByFlame {
 		v.zoom = slices.Clone(v.at)
 		v.layFlame()
@@ -220,7 +220,7 @@ func (v *View) goBack() {
 		s := v.back[n-1]
 		v.back = v.back[:n-1]
 		v.scopes, v.zoom, v.at = s.scopes, s.zoom, s.at
-		v.show(s.by)
+		v.showTable(s.by)
 		v.chosen, v.follow, v.cursor = s.chosen, s.follow, s.cursor
 		v.keepCursor()
 	}
@@ -231,7 +231,7 @@ func (v *View) moveFlame(name string) {
 	if len(v.boxes) == 0 {
 		return
 	}
-	at := find(v.boxes, v.at)
+	at := findBox(v.boxes, v.at)
 	up, down := v.boxes[at].parent, at+1
 	if down >= len(v.boxes) || v.boxes[down].parent != at {
 		down = -1

@@ -72,12 +72,12 @@ func start(ctx context.Context, o record.Options, command *exec.Cmd) (*live, err
 		}
 		l.hasCommand = true
 	}
-	go l.run(ctx)
+	go l.recordRounds(ctx)
 	return l, nil
 }
 
-// run samples until ctx is done or the selected processes have ended.
-func (l *live) run(ctx context.Context) {
+// recordRounds samples until ctx is done or the selected processes have ended.
+func (l *live) recordRounds(ctx context.Context) {
 	defer close(l.running)
 	looked := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
@@ -150,8 +150,8 @@ func (l *live) close(ended **CommandEnd, err *error) {
 // endsView reports whether the view ends when the selected processes have ended.
 func (l *live) endsView() bool { return l.hasCommand }
 
-// now describes the current round.
-func (l *live) now(u update) Now { return Now{OwnCPU: u.own, Command: l.command} }
+// stateNow describes the current round.
+func (l *live) stateNow(u update) Now { return Now{OwnCPU: u.own, Command: l.command} }
 
 // command returns the command line of a process, "" if it has none or had already ended.
 func (l *live) command(pid int64) string {

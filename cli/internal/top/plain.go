@@ -65,7 +65,7 @@ func (v *View) writeJSON(out io.Writer, rows int) error {
 	p, everything := v.window.progress(), v.window.totals()
 	doc := tableJSON{
 		Time: time.Now(), Of: v.about.What, By: v.by, Seconds: v.window.seconds(), Rate: v.about.Rate,
-		Samples: p.Samples, WithUser: p.WithUser, Whole: p.Whole, Lost: p.Lost, CPU: sum(everything),
+		Samples: p.Samples, WithUser: p.WithUser, Whole: p.Whole, Lost: p.Lost, CPU: sumValues(everything),
 		Unnamed: v.window.unnamed(everything), OwnCPUs: v.now.OwnCPU, Total: v.total, Rows: []any{},
 	}
 	for i := range v.rows {

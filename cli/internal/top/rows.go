@@ -49,10 +49,10 @@ type key struct {
 	name, binary string
 }
 
-func (r *Row) key() key { return key{r.PID, r.TID, r.Name, r.Binary} }
+func (r *Row) rowKey() key { return key{r.PID, r.TID, r.Name, r.Binary} }
 
-// text returns the text that a filter searches.
-func (r *Row) text() string {
+// rowText returns the text that a filter searches.
+func (r *Row) rowText() string {
 	texts := []string{r.Process, r.Thread, r.Command, r.Name, r.Binary}
 	if r.waits != nil {
 		texts = append(texts, r.waits.State.String(), r.waits.Wait, r.waits.In)
@@ -93,8 +93,8 @@ func (w *Window) within(scopes []Scope) (out []counted) {
 	return out
 }
 
-// rows divides stacks into rows, most self first.
-func (w *Window) rows(by By, stacks []counted) []Row {
+// rowsBy divides stacks into rows, most self first.
+func (w *Window) rowsBy(by By, stacks []counted) []Row {
 	var out []Row
 	switch by {
 	case ByProcess:
@@ -128,11 +128,11 @@ type table struct {
 
 // place returns the index of the row with a key.
 func (t *table) place(r Row) int {
-	at, ok := t.places[r.key()]
+	at, ok := t.places[r.rowKey()]
 	if !ok {
 		at = len(t.rows)
 		t.rows = append(t.rows, r)
-		t.places[r.key()] = at
+		t.places[r.rowKey()] = at
 	}
 	return at
 }
@@ -178,8 +178,8 @@ func (w *Window) byFrame(stacks []counted, of func(Frame) Row) []Row {
 	return t.rows
 }
 
-// sum returns the value of stacks.
-func sum(stacks []counted) (value int64) {
+// sumValues returns the value of stacks.
+func sumValues(stacks []counted) (value int64) {
 	for _, c := range stacks {
 		value += c.value
 	}

@@ -21,7 +21,7 @@ import (
 // restores the terminal. If the command has ended by itself, Show prints the last view as a table, and ended is not
 // nil.
 func Show(ctx context.Context, o Options, p Tables, out io.Writer) (ended *CommandEnd, err error) {
-	l, v, err := o.open(ctx)
+	l, v, err := o.openLive(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func Show(ctx context.Context, o Options, p Tables, out io.Writer) (ended *Comma
 		ctx, cancel = context.WithTimeout(ctx, o.Duration)
 		defer cancel()
 	}
-	if over, err := show(ctx, screen{s, o.NoColor}, v, l); err != nil || !over {
+	if over, err := showScreen(ctx, screen{s, o.NoColor}, v, l); err != nil || !over {
 		return nil, err
 	}
 	return nil, v.write(out, p)
@@ -56,14 +56,14 @@ type source interface {
 	events() (updates <-chan update, waits <-chan Waits, ended <-chan end)
 	askWaits(pid int64)
 	endsView() bool
-	now(update) Now
+	stateNow(update) Now
 }
 
 func (l *live) events() (<-chan update, <-chan Waits, <-chan end) { return l.updates, l.waits, l.ended }
 
-// show runs the screen. Fini restores the terminal, also after a panic. over reports that the view ends because the
-// selected processes have ended.
-func show(ctx context.Context, s screen, v *View, from source) (over bool, err error) {
+// showScreen runs the screen. Fini restores the terminal, also after a panic. over reports that the view ends because
+// the selected processes have ended.
+func showScreen(ctx context.Context, s screen, v *View, from source) (over bool, err error) {
 	if err := s.Init(); err != nil {
 		return false, fmt.Errorf("use the terminal: %w", err)
 	}
@@ -75,12 +75,12 @@ func show(ctx context.Context, s screen, v *View, from source) (over bool, err e
 	defer signal.Stop(stops)
 	updates, waits, ends := from.events()
 	for {
-		s.draw(v)
+		s.drawView(v)
 		select {
 		case <-ctx.Done():
 			return false, nil
 		case u := <-updates:
-			v.Add(u.part, from.now(u))
+			v.Add(u.part, from.stateNow(u))
 			if pid, ok := v.WaitsOf(); ok {
 				from.askWaits(pid)
 			}
@@ -171,8 +171,8 @@ func keyName(e *tcell.EventKey) string {
 	return e.Name()
 }
 
-// draw draws the view.
-func (s screen) draw(v *View) {
+// drawView draws the view.
+func (s screen) drawView(v *View) {
 	s.Clear()
 	for y, line := range v.Lines() {
 		x := 0

@@ -78,7 +78,7 @@ type fake struct {
 func (f *fake) events() (<-chan update, <-chan Waits, <-chan end) { return f.updates, f.waits, f.ended }
 func (f *fake) askWaits(int64)                                    {}
 func (f *fake) endsView() bool                                    { return f.isCommand }
-func (f *fake) now(u update) Now                                  { return Now{OwnCPU: u.own, Command: f.command} }
+func (f *fake) stateNow(u update) Now                             { return Now{OwnCPU: u.own, Command: f.command} }
 
 // showing is a screen that is shown.
 type showing struct {
@@ -113,7 +113,7 @@ func showOn(t *testing.T, width, height int, noColor bool) *showing {
 				x.ended <- errors.New(p.(string))
 			}
 		}()
-		over, err := show(ctx, screen{s, noColor}, v, x.fake)
+		over, err := showScreen(ctx, screen{s, noColor}, v, x.fake)
 		x.over = over
 		x.ended <- err
 	}()

@@ -51,7 +51,7 @@ func byTotal(_ *View, a, b *Row) int {
 
 // cpuColumn is CPU time in the unit of the top program: 100 is one CPU.
 func cpuColumn() column {
-	return column{"CPU%", 7, func(v *View, r *Row) string { return v.cpu(r.Self) }, bySelf}
+	return column{"CPU%", 7, func(v *View, r *Row) string { return v.formatCPU(r.Self) }, bySelf}
 }
 
 func shareColumn() column {
@@ -149,8 +149,8 @@ func since(r *Row) string {
 	return fmt.Sprintf("%d h", int(d.Hours()))
 }
 
-// cpu formats a value as a share of one CPU.
-func (v *View) cpu(value int64) string {
+// formatCPU formats a value as a share of one CPU.
+func (v *View) formatCPU(value int64) string {
 	seconds := v.window.seconds()
 	if seconds == 0 {
 		return "0.0"

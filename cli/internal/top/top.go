@@ -44,7 +44,7 @@ type CommandEnd struct{ Code int }
 // Print prints tables, one each Interval, until ctx is done or the selected processes have ended. The error is
 // ErrNothing if all tables were empty. ended is nil unless the command has ended by itself.
 func Print(ctx context.Context, o Options, p Tables, out io.Writer) (ended *CommandEnd, err error) {
-	l, v, err := o.open(ctx)
+	l, v, err := o.openLive(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func Print(ctx context.Context, o Options, p Tables, out io.Writer) (ended *Comm
 func (l *live) print(ctx context.Context, v *View, p Tables, out io.Writer) error {
 	samples := uint64(0)
 	for n := 0; p.Count == 0 || n < p.Count; n++ {
-		more, err := l.next(ctx, v)
+		more, err := l.nextUpdate(ctx, v)
 		if err != nil {
 			return err
 		}
@@ -76,8 +76,8 @@ func (l *live) print(ctx context.Context, v *View, p Tables, out io.Writer) erro
 	return nil
 }
 
-// next waits for a round, and in the view of waits also for threads. more is false if there is no further round.
-func (l *live) next(ctx context.Context, v *View) (more bool, err error) {
+// nextUpdate waits for a round, and in the view of waits also for threads. more is false if there is no further round.
+func (l *live) nextUpdate(ctx context.Context, v *View) (more bool, err error) {
 	select {
 	case <-ctx.Done():
 		return false, nil
@@ -85,7 +85,7 @@ func (l *live) next(ctx context.Context, v *View) (more bool, err error) {
 		l.ended <- e
 		return false, e.err
 	case u := <-l.updates:
-		v.Add(u.part, l.now(u))
+		v.Add(u.part, l.stateNow(u))
 	}
 	pid, ok := v.WaitsOf()
 	if !ok {
@@ -101,8 +101,8 @@ func (l *live) next(ctx context.Context, v *View) (more bool, err error) {
 	}
 }
 
-// open starts sampling, and makes a view of the samples.
-func (o *Options) open(ctx context.Context) (*live, *View, error) {
+// openLive starts sampling, and makes a view of the samples.
+func (o *Options) openLive(ctx context.Context) (*live, *View, error) {
 	o.Record.Round = o.Interval
 	l, err := start(ctx, o.Record, o.Command)
 	if err != nil {
@@ -115,8 +115,8 @@ func (o *Options) open(ctx context.Context) (*live, *View, error) {
 	return l, NewView(about, o.By, o.Span), nil
 }
 
-// save writes the kept samples to a new file in the current folder, and returns its name and size.
-func (v *View) save(now time.Time) (name string, size int64, err error) {
+// saveWindow writes the kept samples to a new file in the current folder, and returns its name and size.
+func (v *View) saveWindow(now time.Time) (name string, size int64, err error) {
 	p, err := v.window.Profile()
 	if err != nil {
 		return "", 0, err
@@ -145,7 +145,7 @@ func (v *View) save(now time.Time) (name string, size int64, err error) {
 
 // Save writes the kept samples to a file, and shows the result in the view.
 func (v *View) Save() {
-	name, size, err := v.save(time.Now())
+	name, size, err := v.saveWindow(time.Now())
 	if err != nil {
 		v.message = err.Error()
 		return

@@ -448,14 +448,14 @@ func TestShort(t *testing.T) {
 func TestSave(t *testing.T) {
 	t.Chdir(t.TempDir())
 	v := NewView(About{Rate: 100}, ByProcess, 30*time.Second)
-	_, _, err := v.save(time.Unix(1_800_000_000, 0))
+	_, _, err := v.saveWindow(time.Unix(1_800_000_000, 0))
 	require.EqualError(t, err, "there are no samples to write yet")
 	p := newParts(t)
 	v.Add(p.next(shop()), Now{})
 	v.Add(p.next(shop()), Now{})
 	names := map[string]bool{}
 	for range 2 {
-		name, size, err := v.save(time.Unix(1_800_000_000, 0))
+		name, size, err := v.saveWindow(time.Unix(1_800_000_000, 0))
 		require.NoError(t, err)
 		data, err := os.ReadFile(name)
 		require.NoError(t, err)

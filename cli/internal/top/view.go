@@ -146,15 +146,15 @@ func (v *View) refresh() {
 	switch v.by {
 	case ByFlame:
 		v.stacks = v.filterStacks(v.stacks)
-		v.total = sum(v.stacks)
+		v.total = sumValues(v.stacks)
 		v.layFlame()
 		return
 	case ByWaits:
 		v.rows = v.waitRows()
 	default:
-		v.rows = v.window.rows(v.by, v.stacks)
+		v.rows = v.window.rowsBy(v.by, v.stacks)
 	}
-	v.total = sum(v.stacks)
+	v.total = sumValues(v.stacks)
 	v.describe()
 	v.rows = slices.DeleteFunc(v.rows, func(r Row) bool { return !v.shows(&r) })
 	column := v.table()[v.sorted[v.by]]
@@ -184,7 +184,7 @@ func (v *View) shows(r *Row) bool {
 			return false
 		}
 	}
-	return v.pattern == nil || v.pattern.MatchString(r.text())
+	return v.pattern == nil || v.pattern.MatchString(r.rowText())
 }
 
 // filterStacks returns the stacks with a function or binary that passes the filter.
@@ -219,7 +219,7 @@ func (v *View) layFlame() {
 // keepCursor keeps the cursor on its row, or near it.
 func (v *View) keepCursor() {
 	if v.follow {
-		if at := slices.IndexFunc(v.rows, func(r Row) bool { return r.key() == v.chosen }); at >= 0 {
+		if at := slices.IndexFunc(v.rows, func(r Row) bool { return r.rowKey() == v.chosen }); at >= 0 {
 			v.cursor = at
 		}
 	}
@@ -232,7 +232,7 @@ func (v *View) choose(at int) {
 		return
 	}
 	v.cursor = max(0, min(at, len(v.rows)-1))
-	v.follow, v.chosen = v.cursor > 0, v.rows[v.cursor].key() // a cursor at the top stays at the top
+	v.follow, v.chosen = v.cursor > 0, v.rows[v.cursor].rowKey() // a cursor at the top stays at the top
 }
 
 // selected returns the row at the cursor, nil if there is none.

@@ -85,7 +85,7 @@ func (w *Window) Clear() {
 // Add adds the samples since the last call, and drops samples older than the span.
 func (w *Window) Add(p record.Part) {
 	counts := w.count(p.Progress)
-	w.parts = append(w.parts, w.read(p, counts))
+	w.parts = append(w.parts, w.readPart(p, counts))
 	frames := 0
 	keep := len(w.parts) - 1 // always keep the newest
 	oldest := p.Begun.Add(p.Duration).Add(-w.span)
@@ -99,7 +99,7 @@ func (w *Window) Add(p record.Part) {
 	if drop := min(keep+1, len(w.parts)-1); drop > 0 {
 		w.parts = append([]part(nil), w.parts[drop:]...)
 	}
-	w.trim()
+	w.trimParts()
 }
 
 // Skip ignores the samples since the last call of Add or Skip.
@@ -116,8 +116,8 @@ func (w *Window) count(now record.Progress) record.Progress {
 	}
 }
 
-// trim drops unused names and stacks when they are the majority.
-func (w *Window) trim() {
+// trimParts drops unused names and stacks when they are the majority.
+func (w *Window) trimParts() {
 	const few = 1 << 14
 	if len(w.stacks) < few {
 		return
@@ -133,12 +133,12 @@ func (w *Window) trim() {
 	}
 	w.forget()
 	for i, p := range w.parts {
-		w.parts[i] = w.read(p.Part, p.counts)
+		w.parts[i] = w.readPart(p.Part, p.counts)
 	}
 }
 
-// read returns a part with its stacks, given the counts.
-func (w *Window) read(p record.Part, counts record.Progress) part {
+// readPart returns a part with its stacks, given the counts.
+func (w *Window) readPart(p record.Part, counts record.Progress) part {
 	out := part{Part: p, counts: counts, values: map[int32]int64{}}
 	if p.Profile == nil || len(p.Profile.SampleType) == 0 {
 		return out

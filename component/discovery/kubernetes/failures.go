@@ -55,7 +55,8 @@ func (c config) NewDiscoverer(o promdiscovery.DiscovererOptions) (promdiscovery.
 	if err != nil {
 		return nil, err
 	}
-	return &discoverer{Discoverer: d, failures: m.failures, logger: o.Logger, calm: c.calm, server: host(c.SDConfig)}, nil
+	server := hostOf(c.SDConfig)
+	return &discoverer{Discoverer: d, failures: m.failures, logger: o.Logger, calm: c.calm, server: server}, nil
 }
 
 // metrics are a discoverer's metrics, and the counter of failed requests once it is registered.
@@ -104,7 +105,7 @@ func (d *discoverer) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 	}
 	d.seen = d.count()
 	d.before = d.seen
-	running.add(d)
+	running.addDiscoverer(d)
 	defer running.remove(d)
 	ended := make(chan struct{})
 	defer func() { <-ended }()
@@ -112,13 +113,13 @@ func (d *discoverer) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 	defer cancel()
 	go func() {
 		defer close(ended)
-		d.look(ctx, up)
+		d.watchFailures(ctx, up)
 	}()
 	d.Discoverer.Run(ctx, up)
 }
 
-// look forgets counts without an error, and reports a recovery by sending an empty list of changed groups.
-func (d *discoverer) look(ctx context.Context, up chan<- []*targetgroup.Group) {
+// watchFailures forgets counts without an error, and reports a recovery by sending an empty list of changed groups.
+func (d *discoverer) watchFailures(ctx context.Context, up chan<- []*targetgroup.Group) {
 	ticker := time.NewTicker(min(stale, d.calm/2))
 	defer ticker.Stop()
 	for {
@@ -179,7 +180,7 @@ type discoverers struct {
 
 var running discoverers
 
-func (r *discoverers) add(d *discoverer) {
+func (r *discoverers) addDiscoverer(d *discoverer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, d)
@@ -229,7 +230,7 @@ func (r *discoverers) visitors(server string) []*slog.Logger {
 	return append(known, unknown...)
 }
 
-func host(c *kubernetes.SDConfig) string {
+func hostOf(c *kubernetes.SDConfig) string {
 	if c.APIServer.URL == nil {
 		return ""
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/headwater/headwater/ebpf/target"
 )
 
-// join merges processes with the targets of their containers, whose labels take precedence. The result also contains
-// the containers' targets, for processes that start before the next refresh; pyroscope.ebpf prefers a process's own
-// target. Targets without a container ID are passed on unchanged.
-func join(processes, containers []discovery.Target) []discovery.Target {
+// joinContainers merges processes with the targets of their containers, whose labels take precedence. The result also
+// contains the containers' targets, for processes that start before the next refresh; pyroscope.ebpf prefers a
+// process's own target. Targets without a container ID are passed on unchanged.
+func joinContainers(processes, containers []discovery.Target) []discovery.Target {
 	joined := make([]discovery.Target, 0, len(processes)+len(containers))
 	byID := make(map[string]discovery.Target, len(containers))
 	for _, c := range containers {

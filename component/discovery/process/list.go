@@ -44,9 +44,9 @@ func newLister(fs procfs.FS, logger log.Logger) *lister {
 
 func (l *lister) close() { _ = l.cgroups.Close() }
 
-// list returns a target for each process for which all wanted labels can be read. Kernel threads, which have no
+// listTargets returns a target for each process for which all wanted labels can be read. Kernel threads, which have no
 // executable, are left out while exe is wanted. refresh is the time between two lists.
-func (l *lister) list(wanted Discover, refresh time.Duration) ([]discovery.Target, error) {
+func (l *lister) listTargets(wanted Discover, refresh time.Duration) ([]discovery.Target, error) {
 	pids, err := l.fs.PIDs()
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (l *lister) describe(pid uint32, wanted Discover, refresh time.Duration) (d
 		{wanted.Cwd, labelCwd, l.fs.Cwd},
 		{wanted.Commandline, labelCommandline, l.fs.Cmdline},
 		{wanted.Username, labelUsername, l.username},
-		{wanted.UID, labelUID, l.uid},
+		{wanted.UID, labelUID, l.uidOf},
 		{wanted.ContainerID, target.LabelContainerID, l.containerID},
 		{wanted.ContainerID, labelOuterContainers, l.outerContainers},
 		{wanted.CgroupPath, labelCgroupPath, l.cgroupPath},
@@ -117,7 +117,7 @@ func (l *lister) describe(pid uint32, wanted Discover, refresh time.Duration) (d
 	return t, nil
 }
 
-func (l *lister) uid(pid uint32) (string, error) {
+func (l *lister) uidOf(pid uint32) (string, error) {
 	id, err := l.fs.UID(pid)
 	return strconv.FormatUint(uint64(id), 10), err
 }

@@ -49,14 +49,14 @@ func (c *Component) Run(ctx context.Context) error {
 	lister := newLister(c.fs, c.opts.Logger)
 	defer lister.close()
 	for args := range c.updates.Turns(ctx, func(args Arguments) time.Duration { return args.RefreshInterval }) {
-		found, err := lister.list(args.Discover, args.RefreshInterval)
+		found, err := lister.listTargets(args.Discover, args.RefreshInterval)
 		if err != nil {
 			level.Error(c.opts.Logger).Log("msg", "failed to discover processes", "err", err)
 			c.SetHealth(component.HealthTypeUnhealthy, "listing processes: "+err.Error())
 			continue
 		}
 		c.SetHealth(component.HealthTypeHealthy, fmt.Sprintf("%d processes", len(found)))
-		c.opts.OnStateChange(discovery.Exports{Targets: join(found, args.Join)})
+		c.opts.OnStateChange(discovery.Exports{Targets: joinContainers(found, args.Join)})
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ var everything = Discover{Exe: true, Cwd: true, Commandline: true, ContainerID: 
 func TestLabels(t *testing.T) {
 	fs := fakeProc(t, 7, "12:cpu,cpuacct:/docker/"+idA+"\n0::/a\n")
 	require.NoError(t, os.Mkdir(fs.Root+"/8", 0o755)) // a process that ends while it is read
-	found, err := newLister(fs, log.NewNopLogger()).list(everything, time.Minute)
+	found, err := newLister(fs, log.NewNopLogger()).listTargets(everything, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, []discovery.Target{{
 		"__process_pid__":            "7",
@@ -66,16 +66,16 @@ func TestLabels(t *testing.T) {
 	}}, found)
 
 	fs = fakeProc(t, 7, "0::/docker/"+idA+"/docker/"+idB+"\n")
-	found, err = newLister(fs, log.NewNopLogger()).list(Discover{ContainerID: true}, time.Minute)
+	found, err = newLister(fs, log.NewNopLogger()).listTargets(Discover{ContainerID: true}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, idB, found[0]["__container_id__"])
 	require.Equal(t, idA, found[0]["__meta_process_outer_container_ids"])
 
-	found, err = newLister(fs, log.NewNopLogger()).list(Discover{}, time.Minute)
+	found, err = newLister(fs, log.NewNopLogger()).listTargets(Discover{}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, []discovery.Target{{"__process_pid__": "7", "__process_instance__": "77.0/1m0s"}}, found)
 
-	_, err = newLister(procfs.FS{Root: fs.Root + "/none"}, log.NewNopLogger()).list(everything, time.Minute)
+	_, err = newLister(procfs.FS{Root: fs.Root + "/none"}, log.NewNopLogger()).listTargets(everything, time.Minute)
 	require.Error(t, err)
 }
 
@@ -93,7 +93,7 @@ func TestThisHost(t *testing.T) {
 
 	var got discovery.Target
 	require.Eventually(t, func() bool { // between fork and exec it is still this test
-		found, err := newLister(procfs.Default, log.NewNopLogger()).list(everything, time.Minute)
+		found, err := newLister(procfs.Default, log.NewNopLogger()).listTargets(everything, time.Minute)
 		require.NoError(t, err)
 		for _, f := range found {
 			if f["__process_pid__"] == pid {
@@ -126,14 +126,14 @@ func TestJoin(t *testing.T) {
 		{"__process_pid__": "3", "__container_id__": idB},
 		{"__meta_docker_container_id": idA, "name": "container"},
 		{"__meta_kubernetes_pod_container_id": "containerd://" + "c", "name": "idle"},
-	}, join(processes, containers))
+	}, joinContainers(processes, containers))
 	require.NotContains(t, processes[1], "__meta_docker_container_id", "what came in is not changed")
-	require.Equal(t, processes, join(processes, nil))
+	require.Equal(t, processes, joinContainers(processes, nil))
 
 	nested := []discovery.Target{{"__container_id__": idB, "__meta_process_outer_container_ids": "d," + idA}}
-	require.Equal(t, "container", join(nested, containers)[1]["name"], "of the container around its own")
+	require.Equal(t, "container", joinContainers(nested, containers)[1]["name"], "of the container around its own")
 	own := discovery.Target{"__container_id__": idB, "name": "inner"}
-	require.Equal(t, "inner", join(nested, append(containers, own))[1]["name"])
+	require.Equal(t, "inner", joinContainers(nested, append(containers, own))[1]["name"])
 }
 
 func TestRun(t *testing.T) {

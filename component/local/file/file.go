@@ -101,7 +101,7 @@ func (c *Component) Update(args component.Arguments) error {
 	defer c.mu.Unlock()
 	old := c.args
 	c.args = fresh
-	if err := c.read(); err != nil {
+	if err := c.readFile(); err != nil {
 		c.args = old
 		return err
 	}
@@ -109,8 +109,8 @@ func (c *Component) Update(args component.Arguments) error {
 	return nil
 }
 
-// read exports the file's content, or the files of a folder, if they are new. c.mu is held.
-func (c *Component) read() error {
+// readFile exports the file's content, or the files of a folder, if they are new. c.mu is held.
+func (c *Component) readFile() error {
 	fresh, err := c.exports()
 	if err != nil {
 		err = fmt.Errorf("failed to read file: %w", err)
@@ -198,7 +198,7 @@ func (c *Component) Run(ctx context.Context) error {
 		case <-w.changed():
 		}
 		c.mu.Lock()
-		err := c.read()
+		err := c.readFile()
 		c.mu.Unlock()
 		if err != nil {
 			level.Error(c.opts.Logger).Log("msg", "the file's last content stays in use", "err", err)

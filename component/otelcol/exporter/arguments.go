@@ -179,8 +179,8 @@ func (c *Client) check() error {
 	return nil
 }
 
-// url returns the URL for spans sent over HTTP.
-func (a *HTTPArguments) url() string {
+// endpointURL returns the URL for spans sent over HTTP.
+func (a *HTTPArguments) endpointURL() string {
 	if a.TracesEndpoint != "" {
 		return a.TracesEndpoint
 	}

@@ -68,7 +68,7 @@ func (c *Component) Run(ctx context.Context) error {
 	c.mu.RLock()
 	last := c.exporter
 	c.mu.RUnlock()
-	c.end(last)
+	c.endExporter(last)
 	return nil
 }
 
@@ -92,12 +92,12 @@ func (c *Component) Update(arguments component.Arguments) error {
 	c.exporter = next
 	c.mu.Unlock()
 	if previous != nil {
-		go c.end(previous) // it may still be sending
+		go c.endExporter(previous) // it may still be sending
 	}
 	return nil
 }
 
-func (c *Component) end(exporter *otlptrace.Exporter) {
+func (c *Component) endExporter(exporter *otlptrace.Exporter) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := exporter.Shutdown(ctx); err != nil {
@@ -111,7 +111,7 @@ func (a HTTPArguments) exporter() (*otlptrace.Exporter, error) {
 		compression = otlptracehttp.NoCompression
 	}
 	options := []otlptracehttp.Option{
-		otlptracehttp.WithEndpointURL(a.url()),
+		otlptracehttp.WithEndpointURL(a.endpointURL()),
 		otlptracehttp.WithHeaders(a.Client.Headers),
 		otlptracehttp.WithTimeout(a.Client.Timeout),
 		otlptracehttp.WithCompression(compression),
@@ -120,7 +120,7 @@ func (a HTTPArguments) exporter() (*otlptrace.Exporter, error) {
 	if proxy := a.Client.ProxyURL.URL; proxy != nil {
 		options = append(options, otlptracehttp.WithProxy(func(*http.Request) (*url.URL, error) { return proxy, nil }))
 	}
-	if strings.HasPrefix(a.url(), "https://") {
+	if strings.HasPrefix(a.endpointURL(), "https://") {
 		tls, err := a.Client.TLS.config()
 		if err != nil {
 			return nil, fmt.Errorf("tls: %w", err)

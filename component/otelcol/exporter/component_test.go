@@ -174,7 +174,7 @@ func TestArguments(t *testing.T) {
 		if want == "" {
 			require.NoError(t, err)
 			require.True(t, arguments.Retry.Enabled)
-			require.Equal(t, "http://127.0.0.1:4318/v1/traces", arguments.url())
+			require.Equal(t, "http://127.0.0.1:4318/v1/traces", arguments.endpointURL())
 		} else {
 			require.EqualError(t, err, want)
 		}

@@ -73,8 +73,8 @@ func (c *buildCollector) Collect(ch chan<- prometheus.Metric) {
 // buildLog remembers the log lines about new builds.
 type buildLog struct{ said map[string]bool }
 
-// log logs new builds, and then their changed functions once the comparison is certain.
-func (l *buildLog) log(logger log.Logger, changes []flamegraph.Change) {
+// logChanges logs new builds, and then their changed functions once the comparison is certain.
+func (l *buildLog) logChanges(logger log.Logger, changes []flamegraph.Change) {
 	said := map[string]bool{}
 	for i := range changes {
 		b := &changes[i]

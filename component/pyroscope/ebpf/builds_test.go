@@ -63,13 +63,13 @@ func TestBuildLog(t *testing.T) {
 	change := testChange("/usr/bin/shopd")
 	report := change.Report
 	change.Report = nil
-	l.log(logger, []flamegraph.Change{change})
+	l.logChanges(logger, []flamegraph.Change{change})
 	change.Report = report
-	l.log(logger, []flamegraph.Change{change})
+	l.logChanges(logger, []flamegraph.Change{change})
 	change.Report = &compare.Report{} // no longer certain
-	l.log(logger, []flamegraph.Change{change})
+	l.logChanges(logger, []flamegraph.Change{change})
 	change.Report = report
-	l.log(logger, []flamegraph.Change{change})
+	l.logChanges(logger, []flamegraph.Change{change})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 2, out.String())
 	require.Contains(t, lines[0], `msg="a program has a new build" service_name=shop executable=/usr/bin/shopd`)

@@ -95,7 +95,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 	if c.metrics, err = newMetrics(opts.Registerer, c.page.Changes); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	c.take(args.Settings)
+	c.takeSettings(args.Settings)
 	return c, nil
 }
 
@@ -108,14 +108,14 @@ func (c *Component) Update(args component.Arguments) error {
 	if err := c.checkHistoryDisk(fresh.Settings); err != nil {
 		return err
 	}
-	c.take(fresh.Settings)
+	c.takeSettings(fresh.Settings)
 	c.fanout.UpdateChildren(fresh.ForwardTo)
 	c.updates.Send(fresh.Settings)
 	return nil
 }
 
-// take stores args and logs problems with them.
-func (c *Component) take(args Settings) {
+// takeSettings stores args and logs problems with them.
+func (c *Component) takeSettings(args Settings) {
 	targets := usableTargets(args)
 	c.status.publish(func(s *status) { s.args, s.targets = args, targets })
 	c.metrics.count(func(n *counts) { n.targets = uint64(len(targets)) })
@@ -147,13 +147,13 @@ func usableTargets(args Settings) []string {
 // Run implements component.Component. It returns an error if the profiler cannot be started. It restarts a profiler
 // that fails later.
 func (c *Component) Run(ctx context.Context) error {
-	l := newLoop(ctx, c, c.status.read().args)
+	l := newLoop(ctx, c, c.status.readStatus().args)
 	defer l.close()
 	c.keepHistoryOnDisk(l.args)
 	if err := l.startSession(); err != nil {
 		return err
 	}
-	l.run(ctx)
+	l.runUntilDone(ctx)
 	return nil
 }
 

@@ -15,8 +15,8 @@ type counts struct {
 	targets                   uint64
 }
 
-// lose counts profiles that at least one receiver did not get.
-func (n *counts) lose(reason string, profiles uint64) { n.lost[reason] += profiles }
+// loseProfiles counts profiles that at least one receiver did not get.
+func (n *counts) loseProfiles(reason string, profiles uint64) { n.lost[reason] += profiles }
 
 // clone returns a copy that later changes do not affect.
 func (n *counts) clone() counts {

@@ -92,8 +92,8 @@ type DebugSession struct {
 	JITDropped  uint64            `river:"jit_functions_dropped,attr,optional"`
 }
 
-// set sets the attributes that occur in the table of counters.
-func (d *DebugSession) set(f *figures) {
+// setFigures sets the attributes that occur in the table of counters.
+func (d *DebugSession) setFigures(f *figures) {
 	for _, row := range counters() {
 		field, ok := d.attribute(row.Debug)
 		switch {
@@ -145,7 +145,7 @@ type DebugLanguage struct {
 
 // DebugInfo implements component.DebugComponent.
 func (c *Component) DebugInfo() interface{} {
-	state := c.status.read()
+	state := c.status.readStatus()
 	f := c.metrics.snapshot()
 	maps.DeleteFunc(f.lost, func(_ string, profiles uint64) bool { return profiles == 0 })
 	info := DebugInfo{
@@ -159,7 +159,7 @@ func (c *Component) DebugInfo() interface{} {
 	if state.cost != (cost{}) {
 		info.Session.Overhead = state.cost.String()
 	}
-	info.Session.set(&f)
+	info.Session.setFigures(&f)
 	for _, b := range f.session.Binaries {
 		info.Ended = append(info.Ended, DebugIncomplete(b))
 	}
@@ -179,7 +179,7 @@ func (c *Component) DebugInfo() interface{} {
 
 // pageStatus describes the component for its page.
 func (c *Component) pageStatus() flamegraph.Status {
-	state, health := c.status.read(), c.CurrentHealth()
+	state, health := c.status.readStatus(), c.CurrentHealth()
 	args := state.args
 	mode := args.commMode()
 	status := flamegraph.Status{

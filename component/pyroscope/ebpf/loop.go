@@ -59,8 +59,8 @@ func newLoop(ctx context.Context, c *Component, args Settings) *loop {
 		logged: map[string]bool{}}
 }
 
-// run handles events until ctx is done.
-func (l *loop) run(ctx context.Context) {
+// runUntilDone handles events until ctx is done.
+func (l *loop) runUntilDone(ctx context.Context) {
 	for {
 		var failed <-chan struct{}
 		if l.session != nil {
@@ -74,7 +74,7 @@ func (l *loop) run(ctx context.Context) {
 		case <-failed:
 			l.sessionFailed()
 		case <-l.timer.C:
-			l.tick()
+			l.nextTick()
 		}
 	}
 }
@@ -136,8 +136,8 @@ func (l *loop) schedule(due time.Time) {
 	l.timer.Reset(time.Until(due))
 }
 
-// tick runs the next round or restart.
-func (l *loop) tick() {
+// nextTick runs the next round or restart.
+func (l *loop) nextTick() {
 	if l.session == nil {
 		l.restart()
 		return
@@ -175,7 +175,7 @@ func (l *loop) options() ebpf.Options {
 	l.memory.setLimit(int64(l.args.MemoryLimit), mostCaches(&l.args))
 	options := l.args.options()
 	l.governor.govern(&options)
-	l.memory.keep(&options)
+	l.memory.keepLimits(&options)
 	return options
 }
 
@@ -303,13 +303,13 @@ func (l *loop) collect() {
 		raw, err := l.c.encode(p.Pprof)
 		if err != nil {
 			level.Error(l.c.opts.Logger).Log("msg", "a profile is lost", "service_name", p.Labels["service_name"], "err", err)
-			l.c.metrics.count(func(n *counts) { n.lose(lostToEncoding, 1) })
+			l.c.metrics.count(func(n *counts) { n.loseProfiles(lostToEncoding, 1) })
 			continue
 		}
 		l.c.metrics.addProfile(p.Labels["service_name"], len(raw), p.Samples)
 		level.Debug(l.c.opts.Logger).Log("msg", "collected a profile", "service_name", p.Labels["service_name"],
 			"samples", p.Samples, "complete", p.Complete, "of", p.WithUser, "processes", len(p.Processes), "bytes", len(raw))
-		l.sender.add(outgoing{labels: labels.FromMap(p.Labels), raw: raw})
+		l.sender.addProfile(outgoing{labels: labels.FromMap(p.Labels), raw: raw})
 		shown = append(shown, shownProfile(p, raw))
 		withUser, complete = withUser+p.WithUser, complete+p.Complete
 	}
@@ -317,7 +317,7 @@ func (l *loop) collect() {
 		"took", time.Since(now))
 	l.c.page.Add(began, now, shown)
 	changes, _ := l.c.page.Changes()
-	l.builds.log(l.c.opts.Logger, changes)
+	l.builds.logChanges(l.c.opts.Logger, changes)
 	l.observe(now)
 	l.reportSending()
 	finished()
@@ -348,8 +348,8 @@ func (l *loop) reportSending() {
 	t := l.sender.takeTroubles()
 	l.c.metrics.count(func(n *counts) {
 		n.dropped += t.dropped
-		n.lose(lostToSlowness, t.dropped)
-		n.lose(lostToRefusal, t.failed)
+		n.loseProfiles(lostToSlowness, t.dropped)
+		n.loseProfiles(lostToRefusal, t.failed)
 	})
 	if t.dropped > 0 {
 		level.Warn(l.c.opts.Logger).Log("msg", "receivers are too slow: profiles dropped", "profiles", t.dropped)

@@ -68,7 +68,7 @@ func (m *memory) round(taken int64, used caches) (changed bool) {
 	case m.exceeded(taken):
 		m.shrink(taken-m.limit, used)
 	case m.limit > 0 && float64(taken) < limit*roomBelow:
-		m.grow(int64(limit*growTo) - taken)
+		m.growTo(int64(limit*growTo) - taken)
 	}
 	return m.bound != before
 }
@@ -86,8 +86,8 @@ func (m *memory) shrink(excess int64, used caches) {
 	}
 }
 
-// grow raises bounds by room bytes at most, starting with the last cache.
-func (m *memory) grow(room int64) {
+// growTo raises bounds by room bytes at most, starting with the last cache.
+func (m *memory) growTo(room int64) {
 	for i := numCaches - 1; i >= 0; i-- {
 		by := min(room, m.most[i]-m.bound[i])
 		m.bound[i] += by
@@ -95,8 +95,8 @@ func (m *memory) grow(room int64) {
 	}
 }
 
-// keep sets the options to the current bounds.
-func (m *memory) keep(o *ebpf.Options) {
+// keepLimits sets the options to the current bounds.
+func (m *memory) keepLimits(o *ebpf.Options) {
 	o.TableBytes, o.SymbolBytes = int(m.bound[tableCache]), int(m.bound[symbolCache])
 }
 

@@ -51,26 +51,26 @@ func newSender(receivers pyroscope.Appendable) *sender {
 	s := &sender{receivers: receivers, ctx: ctx, cancel: cancel}
 	s.wake = sync.NewCond(&s.mu)
 	for range sendWorkers {
-		s.workers.Go(s.work)
+		s.workers.Go(s.sendProfiles)
 	}
 	return s
 }
 
-// add queues a profile.
-func (s *sender) add(o outgoing) {
+// addProfile queues a profile.
+func (s *sender) addProfile(o outgoing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, o)
 	s.bytes += len(o.raw)
 	for len(s.queue) > queueProfiles || s.bytes > queueBytes {
-		s.pop()
+		s.popProfile()
 		s.dropped++
 	}
 	s.wake.Signal()
 }
 
-// pop takes the oldest profile from the queue, which must not be empty.
-func (s *sender) pop() outgoing {
+// popProfile takes the oldest profile from the queue, which must not be empty.
+func (s *sender) popProfile() outgoing {
 	o := s.queue[0]
 	s.queue[0] = outgoing{} // release its memory
 	s.queue = s.queue[1:]
@@ -78,8 +78,8 @@ func (s *sender) pop() outgoing {
 	return o
 }
 
-// next waits for a profile. It returns false if there will be no further profiles.
-func (s *sender) next() (outgoing, bool) {
+// nextProfile waits for a profile. It returns false if there will be no further profiles.
+func (s *sender) nextProfile() (outgoing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.queue) == 0 && !s.closed {
@@ -88,12 +88,12 @@ func (s *sender) next() (outgoing, bool) {
 	if len(s.queue) == 0 {
 		return outgoing{}, false
 	}
-	return s.pop(), true
+	return s.popProfile(), true
 }
 
-func (s *sender) work() {
+func (s *sender) sendProfiles() {
 	for {
-		o, ok := s.next()
+		o, ok := s.nextProfile()
 		if !ok {
 			return
 		}

@@ -28,8 +28,8 @@ func (b *statusBoard) publish(change func(*status)) {
 	change(&b.current)
 }
 
-// read returns a copy of the current status.
-func (b *statusBoard) read() status {
+// readStatus returns a copy of the current status.
+func (b *statusBoard) readStatus() status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.current

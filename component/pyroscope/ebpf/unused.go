@@ -56,45 +56,45 @@ type DebugInfoArguments struct {
 // An argument that asks for existing behaviour, such as ruby_enabled = false, is no reason to warn.
 func (u *UnusedArguments) withoutEffect() []string {
 	var names asked
-	names.add("pid_cache_size", isSet(u.PIDCacheSize))
-	names.add("build_id_cache_size", isSet(u.BuildIDCacheSize))
-	names.add("same_file_cache_size", isSet(u.SameFileCacheSize))
-	names.add("cache_rounds", isSet(u.CacheRounds))
-	names.add("symbols_map_size", isSet(u.SymbolsMapSize))
-	names.add("pid_map_size", isSet(u.PIDMapSize))
-	names.add("symb_cache_path", isSet(u.SymbCachePath))
-	names.add("symb_cache_size", isSet(u.SymbCacheSize))
-	names.add("bpf_fs_root", isSet(u.BPFFSRoot))
+	names.addArgument("pid_cache_size", isSet(u.PIDCacheSize))
+	names.addArgument("build_id_cache_size", isSet(u.BuildIDCacheSize))
+	names.addArgument("same_file_cache_size", isSet(u.SameFileCacheSize))
+	names.addArgument("cache_rounds", isSet(u.CacheRounds))
+	names.addArgument("symbols_map_size", isSet(u.SymbolsMapSize))
+	names.addArgument("pid_map_size", isSet(u.PIDMapSize))
+	names.addArgument("symb_cache_path", isSet(u.SymbCachePath))
+	names.addArgument("symb_cache_size", isSet(u.SymbCacheSize))
+	names.addArgument("bpf_fs_root", isSet(u.BPFFSRoot))
 
-	names.add("perl_enabled", is(u.PerlEnabled, true))
-	names.add("php_enabled", is(u.PHPEnabled, true))
-	names.add("ruby_enabled", is(u.RubyEnabled, true))
-	names.add("dotnet_enabled", is(u.DotnetEnabled, true))
-	names.add("go_enabled", is(u.GoEnabled, true))
+	names.addArgument("perl_enabled", is(u.PerlEnabled, true))
+	names.addArgument("php_enabled", is(u.PHPEnabled, true))
+	names.addArgument("ruby_enabled", is(u.RubyEnabled, true))
+	names.addArgument("dotnet_enabled", is(u.DotnetEnabled, true))
+	names.addArgument("go_enabled", is(u.GoEnabled, true))
 
-	names.add("load_probe", is(u.LoadProbe, true))
+	names.addArgument("load_probe", is(u.LoadProbe, true))
 
-	names.add("go_table_fallback", is(u.GoTableFallback, true))
-	names.add("reporter_unsymbolized_stubs", is(u.ReporterUnsymbolizedStubs, true))
-	names.add("verbose_mode", is(u.VerboseMode, true))
-	names.add("lazy_mode", is(u.LazyMode, true))
-	names.add("no_kernel_version_check", is(u.NoKernelVersionCheck, false)) // there is no such check
-	names.add("obi_process_context_enabled", is(u.OBIProcessContextEnabled, true))
+	names.addArgument("go_table_fallback", is(u.GoTableFallback, true))
+	names.addArgument("reporter_unsymbolized_stubs", is(u.ReporterUnsymbolizedStubs, true))
+	names.addArgument("verbose_mode", is(u.VerboseMode, true))
+	names.addArgument("lazy_mode", is(u.LazyMode, true))
+	names.addArgument("no_kernel_version_check", is(u.NoKernelVersionCheck, false)) // there is no such check
+	names.addArgument("obi_process_context_enabled", is(u.OBIProcessContextEnabled, true))
 
 	if d := u.DebugInfoUpload; d != nil {
-		names.add("debug_info.on_target_symbolization", is(d.OnTargetSymbolization, false)) // always on
-		names.add("debug_info.upload", is(d.Upload, true))
-		names.add("debug_info.cache_size", isSet(d.CacheSize))
-		names.add("debug_info.strip_text_section", is(d.StripTextSection, true))
-		names.add("debug_info.queue_size", isSet(d.QueueSize))
-		names.add("debug_info.worker_num", isSet(d.WorkerNum))
+		names.addArgument("debug_info.on_target_symbolization", is(d.OnTargetSymbolization, false)) // always on
+		names.addArgument("debug_info.upload", is(d.Upload, true))
+		names.addArgument("debug_info.cache_size", isSet(d.CacheSize))
+		names.addArgument("debug_info.strip_text_section", is(d.StripTextSection, true))
+		names.addArgument("debug_info.queue_size", isSet(d.QueueSize))
+		names.addArgument("debug_info.worker_num", isSet(d.WorkerNum))
 	}
 	return names
 }
 
 type asked []string
 
-func (a *asked) add(name string, asked bool) {
+func (a *asked) addArgument(name string, asked bool) {
 	if asked {
 		*a = append(*a, name)
 	}

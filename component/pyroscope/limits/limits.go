@@ -47,7 +47,7 @@ func (l Limits) Split(raw []byte, now time.Time) ([][]byte, error) {
 	switch {
 	case errors.Is(err, errTooBig):
 		return nil, err
-	case err != nil || l.fits(plain):
+	case err != nil || l.fitsPlain(plain):
 		return [][]byte{raw}, nil
 	}
 	p, err := profile.ParseUncompressed(plain)
@@ -85,8 +85,8 @@ func gunzip(raw []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// fits reports whether a profile keeps to the limits, without decoding it. Bytes that are not a profile fit.
-func (l Limits) fits(plain []byte) bool {
+// fitsPlain reports whether a profile keeps to the limits, without decoding it. Bytes that are not a profile fit.
+func (l Limits) fitsPlain(plain []byte) bool {
 	if len(plain) > l.Bytes {
 		return false
 	}
@@ -183,11 +183,11 @@ func (c *cutter) shorten(sample *profile.Sample, depth int, why string) {
 		missing += max(1, c.missing[l])
 	}
 	short := append(make([]*profile.Location, 0, depth), stack[:leaf]...)
-	short = append(short, c.mark(missing, why))
+	short = append(short, c.markMissing(missing, why))
 	sample.Location = append(short, stack[len(stack)-root:]...)
 }
 
-func (c *cutter) mark(missing int, why string) *profile.Location {
+func (c *cutter) markMissing(missing int, why string) *profile.Location {
 	text := fmt.Sprintf("[%d frames cut: %s]", missing, why)
 	mark := c.marks[text]
 	if mark == nil {

@@ -105,7 +105,7 @@ func TestSplit(t *testing.T) {
 			for _, part := range parts {
 				plain, err := gunzip(part)
 				require.NoError(t, err)
-				require.True(t, test.limits.fits(plain))
+				require.True(t, test.limits.fitsPlain(plain))
 				p, err := profile.ParseData(part)
 				require.NoError(t, err)
 				require.Equal(t, "cpu/nanoseconds 10 cpu/nanoseconds", fmt.Sprintf("%s/%s %d %s/%s",
@@ -154,7 +154,7 @@ func TestSplitHugeStack(t *testing.T) {
 	require.Len(t, parts, 1)
 	plain, err := gunzip(parts[0])
 	require.NoError(t, err)
-	require.True(t, Server().fits(plain))
+	require.True(t, Server().fitsPlain(plain))
 	short, err := profile.ParseData(parts[0])
 	require.NoError(t, err)
 	stack := short.Sample[0].Location

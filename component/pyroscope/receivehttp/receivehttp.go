@@ -75,7 +75,7 @@ func (c *Component) Update(args component.Arguments) error {
 func (c *Component) Run(ctx context.Context) error {
 	var args Arguments
 	var running *server
-	defer func() { running.stop() }()
+	defer func() { running.stopServer() }()
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	for {
@@ -95,7 +95,7 @@ func (c *Component) Run(ctx context.Context) error {
 				continue
 			}
 		}
-		running.stop()
+		running.stopServer()
 		var err error
 		if running, err = c.startServer(args); err != nil {
 			level.Error(c.opts.Logger).Log("msg", "no profiles can be received", "err", err, "retry_in", retryListen)
@@ -157,8 +157,8 @@ func (c *Component) startServer(args Arguments) (*server, error) {
 	return s, nil
 }
 
-// stop waits for requests in flight, then closes their connections. It accepts a nil server.
-func (s *server) stop() {
+// stopServer waits for requests in flight, then closes their connections. It accepts a nil server.
+func (s *server) stopServer() {
 	if s == nil {
 		return
 	}

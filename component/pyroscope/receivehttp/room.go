@@ -58,7 +58,7 @@ func newRoom(size int64, register prometheus.Registerer) *room {
 	return r
 }
 
-func (r *room) take(n int64) bool {
+func (r *room) takeBytes(n int64) bool {
 	if r.held.Add(n) > r.size {
 		r.held.Add(-n)
 		return false
@@ -113,7 +113,7 @@ func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case b.held+int64(n) > MaxRequest:
 		return 0, errTooLong
-	case !b.room.take(int64(n)):
+	case !b.room.takeBytes(int64(n)):
 		b.room.refused.Inc()
 		b.header.Set("Retry-After", retryAfter)
 		return 0, errNoRoom

@@ -26,8 +26,8 @@ func newCache(program relabel.Program, size int) *cache {
 	return &cache{program: program, size: size, known: map[string]*list.Element{}, order: list.New()}
 }
 
-// get returns the cached result for in. hit reports whether there is one.
-func (c *cache) get(in labels.Labels) (out labels.Labels, kept, hit bool) {
+// getLabels returns the cached result for in. hit reports whether there is one.
+func (c *cache) getLabels(in labels.Labels) (out labels.Labels, kept, hit bool) {
 	key := in.Bytes(nil)
 	if e, found := c.known[string(key)]; found {
 		c.order.MoveToFront(e)

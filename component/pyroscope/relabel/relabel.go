@@ -130,7 +130,7 @@ func (c *Component) relabel(in labels.Labels) (out labels.Labels, kept bool, err
 		return in, true, nil
 	}
 	c.mu.Lock()
-	out, kept, hit := c.cache.get(in)
+	out, kept, hit := c.cache.getLabels(in)
 	size := c.cache.order.Len()
 	c.mu.Unlock()
 

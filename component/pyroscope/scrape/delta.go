@@ -17,9 +17,9 @@ type delta struct {
 	last *profile.Profile
 }
 
-// next returns the values added since the previous profile, as gzipped pprof. It returns nil for the first profile. A
-// program whose counts have decreased was restarted: next then returns its whole profile.
-func (d *delta) next(raw []byte) ([]byte, error) {
+// nextProfile returns the values added since the previous profile, as gzipped pprof. It returns nil for the first
+// profile. A program whose counts have decreased was restarted: next then returns its whole profile.
+func (d *delta) nextProfile(raw []byte) ([]byte, error) {
 	current, err := profile.Parse(bytes.NewReader(raw))
 	if err != nil {
 		d.last = nil

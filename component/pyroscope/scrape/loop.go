@@ -46,9 +46,9 @@ type status struct {
 	refused error // why a receiver has not taken the newest profile; nil if all receivers have
 }
 
-// run scrapes until ctx is done. The first request comes at a point of the interval that depends on the endpoint, which
-// spreads the requests.
-func (l *loop) run(ctx context.Context) {
+// scrapeUntilDone scrapes until ctx is done. The first request comes at a point of the interval that depends on the
+// endpoint, which spreads the requests.
+func (l *loop) scrapeUntilDone(ctx context.Context) {
 	timer := time.NewTimer(l.offset(time.Now()))
 	defer timer.Stop()
 	for {
@@ -87,7 +87,7 @@ func (l *loop) offset(now time.Time) time.Duration {
 func (l *loop) scrape(ctx context.Context) (raw []byte, err error) {
 	raw, err = l.fetch(ctx)
 	if err == nil && l.endpoint.kind.cumulative {
-		return l.delta.next(raw)
+		return l.delta.nextProfile(raw)
 	}
 	return raw, err
 }

@@ -141,7 +141,7 @@ func (c *Component) apply(ctx context.Context, args Arguments, client *http.Clie
 			client: client, fanout: c.fanout, logger: c.opts.Logger, cancel: cancel,
 		}
 		c.loops[key] = l
-		running.Go(func() { l.run(loopCtx) })
+		running.Go(func() { l.scrapeUntilDone(loopCtx) })
 	}
 }
 

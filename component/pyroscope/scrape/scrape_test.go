@@ -241,7 +241,7 @@ func counted(t *testing.T, objects, inuse int64) []byte {
 func TestDelta(t *testing.T) {
 	var d delta
 	next := func(objects, inuse int64) []int64 {
-		raw, err := d.next(counted(t, objects, inuse))
+		raw, err := d.nextProfile(counted(t, objects, inuse))
 		require.NoError(t, err)
 		if raw == nil {
 			return nil
@@ -258,7 +258,7 @@ func TestDelta(t *testing.T) {
 	require.Equal(t, []int64{0, 3}, next(120, 3))
 	require.Equal(t, []int64{}, next(120, 0))
 	require.Equal(t, []int64{10, 1}, next(10, 1), "started again")
-	_, err := d.next([]byte("no profile"))
+	_, err := d.nextProfile([]byte("no profile"))
 	require.Error(t, err)
 	require.Nil(t, next(20, 1))
 }

@@ -60,8 +60,8 @@ func newClient(by settings, tracer trace.TracerProvider) (*client, error) {
 	}, nil
 }
 
-// send makes one attempt to deliver the item. The response holds the HTTP status and headers, if they have arrived.
-func (c *client) send(ctx context.Context, it *item) (response, error) {
+// sendItem makes one attempt to deliver the item. The response holds the HTTP status and headers, if they have arrived.
+func (c *client) sendItem(ctx context.Context, it *item) (response, error) {
 	var seen atomic.Pointer[response] // an abandoned request may still be answered
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, responseKey{}, &seen), c.opts.RemoteTimeout)
 	defer cancel()

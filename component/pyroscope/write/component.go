@@ -104,7 +104,7 @@ func (c *Component) Run(ctx context.Context) error {
 
 // retire stops an endpoint without waiting for it. The caller holds c.mu.
 func (c *Component) retire(e *endpoint) {
-	c.retired.Go(func() { e.stop(c.tuning.flush) })
+	c.retired.Go(func() { e.stopWithin(c.tuning.flush) })
 }
 
 // queueRoot is the directory of the endpoints' queues.
@@ -142,7 +142,7 @@ type change struct {
 func (c *Component) apply(args Arguments) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changes, removed, err := c.plan(args)
+	changes, removed, err := c.planChanges(args)
 	if err != nil {
 		return err
 	}
@@ -168,8 +168,8 @@ func (c *Component) apply(args Arguments) error {
 	return nil
 }
 
-// plan compares args with the current endpoints. It changes no state.
-func (c *Component) plan(args Arguments) (changes []change, removed []*endpoint, err error) {
+// planChanges compares args with the current endpoints. It changes no state.
+func (c *Component) planChanges(args Arguments) (changes []change, removed []*endpoint, err error) {
 	if args.Queue != nil && c.opts.DataPath == "" {
 		return nil, nil, errors.New("queue: this program gives its components no directory for data")
 	}
@@ -187,10 +187,10 @@ func (c *Component) plan(args Arguments) (changes []change, removed []*endpoint,
 			}
 		}
 	}
-	adopt((*endpoint).uses) // among endpoints with the same URL, unchanged settings match first
-	adopt((*endpoint).fits)
+	adopt((*endpoint).usesSettings) // among endpoints with the same URL, unchanged settings match first
+	adopt((*endpoint).fitsSettings)
 	for i, by := range wanted {
-		if e := changes[i].endpoint; e == nil || !e.uses(by) {
+		if e := changes[i].endpoint; e == nil || !e.usesSettings(by) {
 			if changes[i].client, err = newClient(by, c.opts.Tracer); err != nil {
 				return nil, nil, err
 			}
@@ -272,12 +272,12 @@ type EndpointInfo struct {
 func (c *Component) DebugInfo() interface{} {
 	var info DebugInfo
 	for _, e := range c.snapshot() {
-		info.Endpoints = append(info.Endpoints, e.info())
+		info.Endpoints = append(info.Endpoints, e.endpointInfo())
 	}
 	return info
 }
 
-func (e *endpoint) info() EndpointInfo {
+func (e *endpoint) endpointInfo() EndpointInfo {
 	held, advice := e.queue.usage(), e.advice()
 	e.status.mu.Lock()
 	defer e.status.mu.Unlock()

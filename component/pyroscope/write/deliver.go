@@ -30,18 +30,18 @@ func (e *endpoint) deliver(it *item, ahead []*item) []*item {
 	outdone := 0      // number of other profiles that arrived
 	for retries := 0; ; {
 		if !e.pause() {
-			e.keep(it, nil)
+			e.keepItem(it, nil)
 			return ahead
 		}
 		if time.Since(it.taken) > e.maxAge(c) {
-			e.drop(it, lostToAge, nil)
+			e.dropItem(it, lostToAge, nil)
 			return ahead
 		}
 		if now := e.client.Load(); now != c {
 			c, waits, due = now, e.newBackoff(now), time.Time{}
 		}
 		if c.broken != nil {
-			e.drop(it, lostToRefusal, fmt.Errorf("url %w", c.broken))
+			e.dropItem(it, lostToRefusal, fmt.Errorf("url %w", c.broken))
 			return ahead
 		}
 		back := e.status.comesBack()
@@ -50,7 +50,7 @@ func (e *endpoint) deliver(it *item, ahead []*item) []*item {
 			return ahead
 		}
 		if e.abort.Err() != nil {
-			e.keep(it, err)
+			e.keepItem(it, err)
 			return ahead
 		}
 		decision := judge(err, response, c.opts.RetryOnHTTP429)
@@ -66,20 +66,20 @@ func (e *endpoint) deliver(it *item, ahead []*item) []*item {
 			why = ""
 		}
 		if why != "" && (counts || why == lostToRefusal || e.queue.keeps()) {
-			e.drop(it, why, err)
+			e.dropItem(it, why, err)
 			return ahead
 		}
 		if e.queue.keeps() && isClosed(e.draining) { // waiting is pointless
 			e.cancel()
-			e.keep(it, err)
+			e.keepItem(it, err)
 			return ahead
 		}
 		if counts {
 			retries++
-			due = time.Now().Add(waits.next())
+			due = time.Now().Add(waits.nextDelay())
 		}
-		e.journal.warn("failed to push to endpoint, trying again", 1, it.size, err)
-		e.wait(decision, due, back, response, c)
+		e.journal.warnOf("failed to push to endpoint, trying again", 1, it.size, err)
+		e.waitToRetry(decision, due, back, response, c)
 		e.metrics.retries.Inc()
 	}
 }
@@ -87,7 +87,7 @@ func (e *endpoint) deliver(it *item, ahead []*item) []*item {
 // attempt pushes a profile once.
 func (e *endpoint) attempt(c *client, it *item) (response, error) {
 	started := time.Now()
-	response, err := c.send(e.abort, it)
+	response, err := c.sendItem(e.abort, it)
 	e.metrics.attempt.Observe(time.Since(started).Seconds())
 	switch {
 	case err == nil:
@@ -108,7 +108,7 @@ func (e *endpoint) arrived(it *item) {
 	e.journal.debug("pushed a profile", "service_name", it.service(), "bytes", it.size, "waited", waited)
 	e.lookAtGrowth(true)
 	if e.status.succeeded() {
-		e.journal.info("endpoint accepts profiles again")
+		e.journal.logInfo("endpoint accepts profiles again")
 	}
 	e.metrics.sentProfiles.Inc()
 }
@@ -161,7 +161,7 @@ func (e *endpoint) hopeless(decision verdict, r response, retries int, o *Endpoi
 // returns the out-of-order profiles that have not arrived.
 func (e *endpoint) othersPass(c *client, ahead []*item) (bool, []*item) {
 	if len(ahead) < mostAhead {
-		if it := e.next(true); it != nil {
+		if it := e.nextItem(true); it != nil {
 			ahead = append(slices.Clone(ahead), it)
 		}
 	}
@@ -174,15 +174,15 @@ func (e *endpoint) othersPass(c *client, ahead []*item) (bool, []*item) {
 		return true, ahead[:len(ahead)-1]
 	}
 	if e.abort.Err() == nil && judge(err, response, c.opts.RetryOnHTTP429) == giveUp {
-		e.drop(other, lostToRefusal, err)
+		e.dropItem(other, lostToRefusal, err)
 		return false, ahead[:len(ahead)-1]
 	}
 	return false, ahead
 }
 
-// wait waits until a retry with client c is due. It returns early when the endpoint has recovered, when it gets another
-// client, or when it is being stopped, so that a last attempt may still succeed.
-func (e *endpoint) wait(decision verdict, due time.Time, back <-chan struct{}, r response, c *client) {
+// waitToRetry waits until a retry with client c is due. It returns early when the endpoint has recovered, when it gets
+// another client, or when it is being stopped, so that a last attempt may still succeed.
+func (e *endpoint) waitToRetry(decision verdict, due time.Time, back <-chan struct{}, r response, c *client) {
 	probe := max(time.Duration((0.5+rand.Float64()/2)*float64(e.tuning.probeEvery)), c.opts.MinBackoff)
 	now := time.Now()
 	switch {

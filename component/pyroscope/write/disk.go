@@ -85,14 +85,14 @@ func (q *diskQueue) useDisk() (lost []loss, ok bool) {
 	if !q.started || time.Now().Before(q.tryAgain) {
 		return nil, false
 	}
-	if q.spool == nil && !q.open() {
+	if q.spool == nil && !q.openSpool() {
 		return nil, false
 	}
 	for it := q.memory.first(); it != nil; it = q.memory.first() {
 		gone, err := q.write(it)
 		lost = append(lost, gone...)
 		if err != nil {
-			q.fail(err)
+			q.failWith(err)
 			return lost, false
 		}
 		q.memory.pop()
@@ -104,10 +104,10 @@ func (q *diskQueue) useDisk() (lost []loss, ok bool) {
 	return lost, true
 }
 
-func (q *diskQueue) open() bool {
+func (q *diskQueue) openSpool() bool {
 	opened, err := spool.Open(q.dir, q.options.spool(q.hooks.logger))
 	if err != nil {
-		q.fail(fmt.Errorf("open the queue in %s: %w", q.dir, err))
+		q.failWith(fmt.Errorf("open the queue in %s: %w", q.dir, err))
 		return false
 	}
 	q.spool = opened
@@ -121,7 +121,7 @@ func (q *diskQueue) open() bool {
 	return true
 }
 
-func (q *diskQueue) fail(err error) {
+func (q *diskQueue) failWith(err error) {
 	q.trouble = err
 	q.tryAgain = time.Now().Add(q.hooks.retryEvery)
 	q.hooks.failed()
@@ -163,7 +163,7 @@ func (q *diskQueue) push(shared *item) (lost []loss, ok bool) {
 			q.changed()
 			return lost, true
 		}
-		q.fail(err)
+		q.failWith(err)
 	}
 	if q.trouble != nil {
 		q.hooks.fellBack(&it, q.trouble)
@@ -180,7 +180,7 @@ func (q *diskQueue) pop(extra bool) (it *item, lost []loss) {
 		return nil, nil
 	}
 	lost, _ = q.useDisk()
-	it, gone := q.take()
+	it, gone := q.takeRecord()
 	lost = append(append(lost, gone...), q.owed...)
 	q.owed = nil
 	if it != nil {
@@ -190,8 +190,8 @@ func (q *diskQueue) pop(extra bool) (it *item, lost []loss) {
 	return it, lost
 }
 
-// take removes the oldest item. Items on disk are older than those in memory.
-func (q *diskQueue) take() (it *item, lost []loss) {
+// takeRecord removes the oldest item. Items on disk are older than those in memory.
+func (q *diskQueue) takeRecord() (it *item, lost []loss) {
 	for q.spool != nil {
 		record, gone, ok := q.spool.Next()
 		if gone.Records > 0 {
@@ -255,15 +255,15 @@ func (q *diskQueue) giveBack(it *item) bool {
 
 // changed updates the usage after a change. The caller holds q.mu.
 func (q *diskQueue) changed() {
-	u := q.held()
+	u := q.heldUsage()
 	q.last.Store(&u)
-	q.meter.set(u.profiles, u.bytes)
+	q.meter.setWaiting(u.profiles, u.bytes)
 	if u.profiles > 0 && q.underWay < q.options.MaxInFlight {
-		q.token.put()
+		q.token.putBack()
 	}
 }
 
-func (q *diskQueue) held() usage {
+func (q *diskQueue) heldUsage() usage {
 	u := usage{profiles: q.memory.len(), bytes: q.memory.bytes, inMemory: q.memory.len()}
 	if q.spool != nil {
 		records, bytes, disk := q.spool.Usage()
@@ -307,6 +307,6 @@ func (q *diskQueue) release() (lost []loss, kept int) {
 	}
 	q.started = false
 	q.last.Store(&usage{})
-	q.meter.set(0, 0)
+	q.meter.setWaiting(0, 0)
 	return lost, kept
 }

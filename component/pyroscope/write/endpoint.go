@@ -67,7 +67,7 @@ func newEndpoint(c *client, root string, t tuning, m *metrics, logger log.Logger
 	e := &endpoint{
 		name:     name,
 		tuning:   t,
-		metrics:  m.of(name),
+		metrics:  m.ofEndpoint(name),
 		journal:  newJournal(logger, t.logEvery),
 		growth:   newGrowth(t.growthWindow),
 		draining: make(chan struct{}),
@@ -97,12 +97,14 @@ func endpointName(o *EndpointOptions) string {
 	return u.Redacted()
 }
 
-// uses reports whether the endpoint already has these settings.
-func (e *endpoint) uses(by settings) bool { return reflect.DeepEqual(e.client.Load().settings, by) }
+// usesSettings reports whether the endpoint already has these settings.
+func (e *endpoint) usesSettings(by settings) bool {
+	return reflect.DeepEqual(e.client.Load().settings, by)
+}
 
-// fits reports whether the endpoint can continue with these settings: its profiles go to the same server and wait in
-// the same place.
-func (e *endpoint) fits(by settings) bool {
+// fitsSettings reports whether the endpoint can continue with these settings: its profiles go to the same server and
+// wait in the same place.
+func (e *endpoint) fitsSettings(by settings) bool {
 	c := e.client.Load()
 	return c.opts.URL == by.opts.URL && c.key == by.key && (c.queue == nil) == (by.queue == nil)
 }
@@ -123,7 +125,7 @@ func (e *endpoint) configure(c *client) {
 // stopped.
 func (e *endpoint) enqueue(it *item) bool {
 	lost, ok := e.queue.push(it)
-	e.lose(lost...)
+	e.countLosses(lost...)
 	e.lookAtGrowth(false)
 	return ok
 }
@@ -136,7 +138,7 @@ func (e *endpoint) lookAtGrowth(arrived bool) {
 		return
 	}
 	waiting := e.queue.usage().profiles
-	if e.growth.look(time.Now(), waiting, arrived, c.queue.MaxInFlight) {
+	if e.growth.lookAtQueue(time.Now(), waiting, arrived, c.queue.MaxInFlight) {
 		e.journal.advise(growthText(c.queue.MaxInFlight), "profiles", waiting)
 	}
 }
@@ -150,10 +152,10 @@ func (e *endpoint) advice() string {
 	return e.growth.warning(c.queue.MaxInFlight)
 }
 
-// next takes the oldest profile out of the queue; it returns nil if the queue is empty.
-func (e *endpoint) next(extra bool) *item {
+// nextItem takes the oldest profile out of the queue; it returns nil if the queue is empty.
+func (e *endpoint) nextItem(extra bool) *item {
 	it, lost := e.queue.pop(extra)
-	e.lose(lost...)
+	e.countLosses(lost...)
 	return it
 }
 
@@ -165,13 +167,13 @@ func (e *endpoint) start() {
 		senders = mostInFlight // the queue itself limits the profiles under way to MaxInFlight
 	}
 	for range senders {
-		e.senders.Go(e.send)
+		e.senders.Go(e.sendItems)
 	}
 }
 
-// stop refuses further profiles, sends the waiting profiles for at most flush, and drops the remaining ones unless the
-// queue keeps them. It returns when all goroutines have ended. It may be called without start.
-func (e *endpoint) stop(flush time.Duration) {
+// stopWithin refuses further profiles, sends the waiting profiles for at most flush, and drops the remaining ones
+// unless the queue keeps them. It returns when all goroutines have ended. It may be called without start.
+func (e *endpoint) stopWithin(flush time.Duration) {
 	e.queue.close()
 	close(e.draining)
 	deadline := time.AfterFunc(flush, e.cancel)
@@ -179,16 +181,16 @@ func (e *endpoint) stop(flush time.Duration) {
 	deadline.Stop()
 	e.cancel()
 	lost, kept := e.queue.release()
-	e.lose(lost...)
+	e.countLosses(lost...)
 	if kept += int(e.kept.Load()); kept > 0 {
-		e.journal.info("profiles stay in the queue on disk", "profiles", kept)
+		e.journal.logInfo("profiles stay in the queue on disk", "profiles", kept)
 	}
 	e.client.Load().close()
 	e.journal.close()
 }
 
-// send delivers profiles until the endpoint is stopped.
-func (e *endpoint) send() {
+// sendItems delivers profiles until the endpoint is stopped.
+func (e *endpoint) sendItems() {
 	var ahead []*item // taken from the queue out of order
 	for e.abort.Err() == nil {
 		draining := isClosed(e.draining) // read before next: the queue gets no items after draining is closed
@@ -196,7 +198,7 @@ func (e *endpoint) send() {
 		if len(ahead) > 0 {
 			it, ahead = ahead[0], ahead[1:]
 		} else {
-			it = e.next(false)
+			it = e.nextItem(false)
 		}
 		if it != nil {
 			ahead = e.deliver(it, ahead)
@@ -212,12 +214,12 @@ func (e *endpoint) send() {
 		}
 	}
 	for _, it := range ahead {
-		e.keep(it, nil)
+		e.keepItem(it, nil)
 	}
 }
 
-// drop counts a profile that will not arrive.
-func (e *endpoint) drop(it *item, why string, err error) {
+// dropItem counts a profile that will not arrive.
+func (e *endpoint) dropItem(it *item, why string, err error) {
 	e.queue.done(it)
 	if why == lostToRefusal {
 		e.status.refused(err)
@@ -225,17 +227,17 @@ func (e *endpoint) drop(it *item, why string, err error) {
 	e.count(loss{why: why, profiles: 1, bytes: it.size}, err)
 }
 
-// keep leaves an unsent profile to the next run, if the queue supports that.
-func (e *endpoint) keep(it *item, err error) {
+// keepItem leaves an unsent profile to the next run, if the queue supports that.
+func (e *endpoint) keepItem(it *item, err error) {
 	if e.queue.giveBack(it) {
 		e.kept.Add(1)
 		return
 	}
-	e.drop(it, lostToStop, err)
+	e.dropItem(it, lostToStop, err)
 }
 
-// lose counts the profiles that the queue has given up.
-func (e *endpoint) lose(lost ...loss) {
+// countLosses counts the profiles that the queue has given up.
+func (e *endpoint) countLosses(lost ...loss) {
 	for _, l := range lost {
 		e.count(l, nil)
 	}
@@ -244,7 +246,7 @@ func (e *endpoint) lose(lost ...loss) {
 // count counts profiles that are given up. It updates the number of profiles last: a reader that sees the number also
 // sees all other effects.
 func (e *endpoint) count(l loss, err error) {
-	e.journal.warn(l.why, l.profiles, l.bytes, err)
+	e.journal.warnOf(l.why, l.profiles, l.bytes, err)
 	e.status.dropped(l.profiles)
 	e.metrics.lostTo(l)
 	e.metrics.droppedBytes.Add(float64(l.bytes))
@@ -254,5 +256,5 @@ func (e *endpoint) count(l loss, err error) {
 // fellBack counts a profile that waits in memory because the disk cannot take it.
 func (e *endpoint) fellBack(it *item, err error) {
 	e.metrics.inMemory.Inc()
-	e.journal.warn("the queue on disk cannot be used, profiles wait in memory", 1, it.size, err)
+	e.journal.warnOf("the queue on disk cannot be used, profiles wait in memory", 1, it.size, err)
 }

@@ -45,9 +45,9 @@ func (g *growth) reset() {
 
 func (g *growth) restart() { g.begun, g.before, g.rises = time.Time{}, -1, 0 }
 
-// look notes how many profiles wait; arrived says that the endpoint has just taken one. It returns true once: when the
-// growth should be reported.
-func (g *growth) look(now time.Time, waiting int, arrived bool, inFlight int) bool {
+// lookAtQueue notes how many profiles wait; arrived says that the endpoint has just taken one. It returns true once:
+// when the growth should be reported.
+func (g *growth) lookAtQueue(now time.Time, waiting int, arrived bool, inFlight int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if waiting <= inFlight {

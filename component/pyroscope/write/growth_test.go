@@ -39,7 +39,7 @@ func TestGrowth(t *testing.T) {
 				if test.failed != nil && test.failed(second) {
 					g.failed()
 				}
-				if g.look(time.Unix(int64(second), 0), test.waiting(second), !test.silent, test.inFlight) {
+				if g.lookAtQueue(time.Unix(int64(second), 0), test.waiting(second), !test.silent, test.inFlight) {
 					require.Equal(t, -1, reported, "reported twice")
 					reported = second
 				}
@@ -47,7 +47,7 @@ func TestGrowth(t *testing.T) {
 			require.Equal(t, test.reported, reported)
 			require.Equal(t, reported >= 0, g.warning(test.inFlight) != "")
 			if reported >= 0 {
-				g.look(time.Unix(3601, 0), 0, true, test.inFlight)
+				g.lookAtQueue(time.Unix(3601, 0), 0, true, test.inFlight)
 				require.Empty(t, g.warning(test.inFlight), "it has caught up")
 			}
 		})

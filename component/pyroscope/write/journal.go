@@ -31,8 +31,8 @@ func newJournal(logger log.Logger, every time.Duration) *journal {
 	return &journal{logger: logger, every: every, kinds: map[string]*events{}}
 }
 
-// warn records an event of the kind that concerns the given number of profiles and bytes.
-func (j *journal) warn(kind string, profiles, bytes int, err error) {
+// warnOf records an event of the kind that concerns the given number of profiles and bytes.
+func (j *journal) warnOf(kind string, profiles, bytes int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.kinds[kind]
@@ -47,12 +47,12 @@ func (j *journal) warn(kind string, profiles, bytes int, err error) {
 		j.write(kind, e)
 	}
 	if e.timer == nil && !j.closed {
-		e.timer = time.AfterFunc(j.every, func() { j.tick(kind) })
+		e.timer = time.AfterFunc(j.every, func() { j.endPeriod(kind) })
 	}
 }
 
-// tick logs the events since the last line. If there are none, it ends the series.
-func (j *journal) tick(kind string) {
+// endPeriod logs the events since the last line. If there are none, it ends the series.
+func (j *journal) endPeriod(kind string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.kinds[kind]
@@ -76,8 +76,8 @@ func (j *journal) write(kind string, e *events) {
 	level.Warn(j.logger).Log(keyvals...)
 }
 
-// info logs a line at once.
-func (j *journal) info(message string, keyvals ...any) {
+// logInfo logs a line at once.
+func (j *journal) logInfo(message string, keyvals ...any) {
 	level.Info(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
 }
 

@@ -39,9 +39,9 @@ func (q *memoryQueue) pop(bool) (*item, []loss) {
 }
 
 func (q *memoryQueue) changed() {
-	q.meter.set(q.items.len(), q.items.bytes)
+	q.meter.setWaiting(q.items.len(), q.items.bytes)
 	if q.items.len() > 0 {
-		q.token.put()
+		q.token.putBack()
 	}
 }
 
@@ -63,7 +63,7 @@ func (q *memoryQueue) release() (lost []loss, kept int) {
 	for it := q.items.pop(); it != nil; it = q.items.pop() {
 		lost = append(lost, loss{why: lostToStop, profiles: 1, bytes: it.size})
 	}
-	q.meter.set(0, 0)
+	q.meter.setWaiting(0, 0)
 	return lost, 0
 }
 

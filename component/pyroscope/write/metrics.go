@@ -61,7 +61,7 @@ type endpointMetrics struct {
 	dropReasons                   *prometheus.CounterVec // by reason
 }
 
-func (m *metrics) of(endpoint string) endpointMetrics {
+func (m *metrics) ofEndpoint(endpoint string) endpointMetrics {
 	return endpointMetrics{
 		sentBytes:       m.sentBytes.WithLabelValues(endpoint),
 		sentProfiles:    m.sentProfiles.WithLabelValues(endpoint),

@@ -70,7 +70,7 @@ func (c *client) sendPatiently(ctx context.Context, it *item) error {
 	const attempts = 4
 	wait := c.opts.MinBackoff
 	for attempt := 1; ; attempt++ {
-		answer, err := c.send(ctx, it)
+		answer, err := c.sendItem(ctx, it)
 		refused := answer.status >= 400 && answer.status < 500
 		if err == nil || refused || attempt == attempts {
 			return err

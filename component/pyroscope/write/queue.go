@@ -107,9 +107,9 @@ type token chan struct{}
 
 func newToken() token { return make(token, 1) }
 
-// put puts the token in. A reader that takes the token also takes an item; the queue puts the token back if items are
-// left.
-func (t token) put() {
+// putBack puts the token in. A reader that takes the token also takes an item; the queue puts the token back if items
+// are left.
+func (t token) putBack() {
 	select {
 	case t <- struct{}{}:
 	default:
@@ -122,7 +122,7 @@ type meter struct {
 	profiles, bytes int
 }
 
-func (m *meter) set(profiles, bytes int) {
+func (m *meter) setWaiting(profiles, bytes int) {
 	if m.report != nil && (profiles != m.profiles || bytes != m.bytes) {
 		m.report(profiles-m.profiles, bytes-m.bytes)
 	}

@@ -117,8 +117,8 @@ func newBackoff(o *EndpointOptions, most time.Duration) backoff {
 	return backoff{low: low, most: max(min(o.MaxBackoff, most), low)}
 }
 
-// next returns the next wait.
-func (b *backoff) next() time.Duration {
+// nextDelay returns the next wait.
+func (b *backoff) nextDelay() time.Duration {
 	spread := min(b.low, b.most-b.low)
 	wait := b.low + rand.N(spread+1)
 	b.low += spread

@@ -25,7 +25,7 @@ func TestBackoff(t *testing.T) {
 	for range 100 {
 		b := newBackoff(o, math.MaxInt64)
 		for _, low := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
-			wait := b.next()
+			wait := b.nextDelay()
 			require.GreaterOrEqual(t, wait, low*time.Millisecond)
 			require.LessOrEqual(t, wait, min(2*low*time.Millisecond, time.Second))
 		}
@@ -37,7 +37,7 @@ func TestBackoffOfOddArguments(t *testing.T) {
 		{MinBackoff: 1 << 62, MaxBackoff: 1<<63 - 1}} {
 		b := newBackoff(&o, math.MaxInt64)
 		for range 100 {
-			wait := b.next()
+			wait := b.nextDelay()
 			require.GreaterOrEqual(t, wait, minWait)
 			require.LessOrEqual(t, wait, max(minWait, o.MinBackoff, o.MaxBackoff))
 		}
@@ -151,9 +151,9 @@ func testJournal(t *testing.T) {
 	j := newJournal(log.NewLogfmtLogger(out), 50*time.Millisecond)
 	lines := func() []string { return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") }
 	for range 1000 {
-		j.warn("dropped", 1, 10, errors.New("why"))
+		j.warnOf("dropped", 1, 10, errors.New("why"))
 	}
-	j.warn("other", 1, 1, nil)
+	j.warnOf("other", 1, 1, nil)
 	require.Equal(t, []string{
 		`level=warn msg=dropped profiles=1 bytes=10 err=why`,
 		`level=warn msg=other profiles=1 bytes=1`,
@@ -165,12 +165,12 @@ func testJournal(t *testing.T) {
 	time.Sleep(time.Hour)
 	require.Len(t, lines(), 3, "silence is not logged")
 
-	j.warn("dropped", 1, 1, nil)
-	j.warn("dropped", 1, 2, nil)
+	j.warnOf("dropped", 1, 1, nil)
+	j.warnOf("dropped", 1, 2, nil)
 	j.close()
 	require.Equal(t,
 		[]string{`level=warn msg=dropped profiles=1 bytes=1`, `level=warn msg=dropped profiles=1 bytes=2`}, lines()[3:])
-	j.warn("dropped", 1, 3, nil)
+	j.warnOf("dropped", 1, 3, nil)
 	require.Len(t, lines(), 6)
 }
 

@@ -40,7 +40,7 @@ func (c *Component) Update(arguments component.Arguments) error {
 	next := arguments.(Arguments)
 	c.pullMu.Lock()
 	defer c.pullMu.Unlock()
-	if err := c.pull(context.Background(), next); err != nil {
+	if err := c.pullFile(context.Background(), next); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -53,11 +53,11 @@ func (c *Component) Update(arguments component.Arguments) error {
 	return nil
 }
 
-// pull fetches and reads the file. pullMu must be held.
-func (c *Component) pull(ctx context.Context, arguments Arguments) error {
+// pullFile fetches and reads the file. pullMu must be held.
+func (c *Component) pullFile(ctx context.Context, arguments Arguments) error {
 	repository := newRepository(c.options.DataPath, arguments)
 	fetched := repository.fetch(ctx)
-	exports, commit, err := c.read(ctx, repository)
+	exports, commit, err := c.readExports(ctx, repository)
 	switch {
 	case fetched != nil && err != nil:
 		err = fetched // the failed fetch is the cause
@@ -80,16 +80,18 @@ func (c *Component) pull(ctx context.Context, arguments Arguments) error {
 	return nil
 }
 
-// read returns the file at the revision, or the files of a folder, and the commit, from the clone.
-func (c *Component) read(ctx context.Context, r *repository) (exports component.Exports, commit string, err error) {
+// readExports returns the file at the revision, or the files of a folder, and the commit, from the clone.
+func (c *Component) readExports(
+	ctx context.Context, r *repository,
+) (exports component.Exports, commit string, err error) {
 	if commit, err = r.resolve(ctx); err != nil {
 		return nil, "", err
 	}
-	if c.options.Folders && r.isFolder(ctx, commit, r.path()) {
-		texts, err := r.readFolder(ctx, commit, r.path())
+	if c.options.Folders && r.isFolder(ctx, commit, r.clonePath()) {
+		texts, err := r.readFolder(ctx, commit, r.clonePath())
 		return component.Texts{ByName: texts}, commit, err
 	}
-	content, err := r.read(ctx, commit, r.path())
+	content, err := r.readFile(ctx, commit, r.clonePath())
 	return Exports{Content: rivertypes.OptionalSecret{Value: content}}, commit, err
 }
 
@@ -105,7 +107,7 @@ func (c *Component) Run(ctx context.Context) error {
 		case <-c.changed:
 		case <-timer.C:
 			c.pullMu.Lock()
-			err := c.pull(ctx, c.current())
+			err := c.pullFile(ctx, c.current())
 			c.pullMu.Unlock()
 			if err != nil && ctx.Err() == nil {
 				level.Error(c.options.Logger).Log("msg", "failed to read the repository", "err", err)

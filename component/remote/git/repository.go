@@ -44,11 +44,11 @@ func (r *repository) fetch(ctx context.Context) error {
 		if err := os.MkdirAll(filepath.Dir(r.dir), 0o750); err != nil {
 			return err
 		}
-		if _, err := r.git(ctx, "init", "--quiet", "--bare", "--template=", r.dir); err != nil {
+		if _, err := r.runGit(ctx, "init", "--quiet", "--bare", "--template=", r.dir); err != nil {
 			return err
 		}
 	}
-	_, err := r.git(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--", r.arguments.Repository,
+	_, err := r.runGit(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--", r.arguments.Repository,
 		"+HEAD:refs/remotes/origin/HEAD", "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
 	if err != nil {
 		return fmt.Errorf("fetching %s: %w", r.arguments.Repository, err)
@@ -56,12 +56,14 @@ func (r *repository) fetch(ctx context.Context) error {
 	return nil
 }
 
-// path returns the path of the file in the repository; "" is the root folder.
-func (r *repository) path() string { return strings.TrimPrefix(path.Clean("/"+r.arguments.Path), "/") }
+// clonePath returns the path of the file in the repository; "" is the root folder.
+func (r *repository) clonePath() string {
+	return strings.TrimPrefix(path.Clean("/"+r.arguments.Path), "/")
+}
 
-// read returns a file of a commit from the clone.
-func (r *repository) read(ctx context.Context, commit, file string) (string, error) {
-	size, err := r.git(ctx, "--git-dir", r.dir, "cat-file", "-s", commit+":"+file)
+// readFile returns a file of a commit from the clone.
+func (r *repository) readFile(ctx context.Context, commit, file string) (string, error) {
+	size, err := r.runGit(ctx, "--git-dir", r.dir, "cat-file", "-s", commit+":"+file)
 	if err != nil {
 		return "", fmt.Errorf("%s has no file %s at %s: %w", r.arguments.Repository, file, r.arguments.Revision, err)
 	}
@@ -69,7 +71,7 @@ func (r *repository) read(ctx context.Context, commit, file string) (string, err
 	if _, err := fmt.Sscan(size, &bytes); err != nil || bytes > maxFile {
 		return "", fmt.Errorf("%s in %s is larger than %d MiB", file, r.arguments.Repository, maxFile>>20)
 	}
-	content, err := r.git(ctx, "--git-dir", r.dir, "cat-file", "blob", commit+":"+file)
+	content, err := r.runGit(ctx, "--git-dir", r.dir, "cat-file", "blob", commit+":"+file)
 	if err != nil {
 		return "", fmt.Errorf("%s in %s is no file: %w", file, r.arguments.Repository, err)
 	}
@@ -78,14 +80,14 @@ func (r *repository) read(ctx context.Context, commit, file string) (string, err
 
 // isFolder reports whether a path of a commit is a folder.
 func (r *repository) isFolder(ctx context.Context, commit, path string) bool {
-	kind, err := r.git(ctx, "--git-dir", r.dir, "cat-file", "-t", commit+":"+path)
+	kind, err := r.runGit(ctx, "--git-dir", r.dir, "cat-file", "-t", commit+":"+path)
 	return err == nil && strings.TrimSpace(kind) == "tree"
 }
 
 // readFolder returns the configuration files directly in a folder of a commit, by name. Together they may be as large
 // as one file.
 func (r *repository) readFolder(ctx context.Context, commit, folder string) (map[string]string, error) {
-	list, err := r.git(ctx, "--git-dir", r.dir, "ls-tree", "-z", commit+":"+folder)
+	list, err := r.runGit(ctx, "--git-dir", r.dir, "ls-tree", "-z", commit+":"+folder)
 	if err != nil {
 		return nil, fmt.Errorf("list folder %s of %s: %w", folder, r.arguments.Repository, err)
 	}
@@ -95,7 +97,7 @@ func (r *repository) readFolder(ctx context.Context, commit, folder string) (map
 		if !strings.Contains(about, " blob ") || !component.IsConfigFile(name) {
 			continue
 		}
-		text, err := r.read(ctx, commit, path.Join(folder, name))
+		text, err := r.readFile(ctx, commit, path.Join(folder, name))
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +115,7 @@ func (r *repository) readFolder(ctx context.Context, commit, folder string) (map
 func (r *repository) resolve(ctx context.Context) (string, error) {
 	for _, name := range []string{"refs/tags/" + r.arguments.Revision, "refs/remotes/origin/" + r.arguments.Revision,
 		r.arguments.Revision} {
-		commit, err := r.git(ctx, "--git-dir", r.dir, "rev-parse", "--quiet", "--verify", "--end-of-options",
+		commit, err := r.runGit(ctx, "--git-dir", r.dir, "rev-parse", "--quiet", "--verify", "--end-of-options",
 			name+"^{commit}")
 		if err == nil {
 			return strings.TrimSpace(commit), nil
@@ -133,8 +135,8 @@ func (e *missingProgram) Error() string {
 		"; install it (Debian: apt-get install git)"
 }
 
-// git runs git and returns its output. Its errors contain git's last message.
-func (r *repository) git(ctx context.Context, arguments ...string) (string, error) {
+// runGit runs git and returns its output. Its errors contain git's last message.
+func (r *repository) runGit(ctx context.Context, arguments ...string) (string, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
 		return "", &missingProgram{err}

@@ -101,7 +101,7 @@ type Component = polled.Component[Arguments, Exports]
 
 var kind = polled.Kind[Arguments, Exports]{
 	Interval: func(a Arguments) time.Duration { return a.PollFrequency },
-	Open:     open,
+	Open:     openClient,
 	Healthy:  "polled endpoint",
 }
 
@@ -109,7 +109,7 @@ var kind = polled.Kind[Arguments, Exports]{
 // content would get none.
 func New(opts component.Options, args Arguments) (*Component, error) { return kind.New(opts, args) }
 
-func open(args Arguments) (polled.Client[Exports], error) {
+func openClient(args Arguments) (polled.Client[Exports], error) {
 	client, err := promconfig.NewClientFromConfig(args.Client.HTTP.Convert(), Name)
 	return &reader{args, client}, err
 }
@@ -122,16 +122,16 @@ type reader struct {
 
 // Read implements polled.Client.
 func (r *reader) Read(ctx context.Context) (Exports, error) {
-	content, err := ask(ctx, r.args, r.client)
+	content, err := requestText(ctx, r.args, r.client)
 	return Exports{Content: rivertypes.OptionalSecret{IsSecret: r.args.IsSecret, Value: content}}, err
 }
 
 // Close implements polled.Client.
 func (r *reader) Close() { r.client.CloseIdleConnections() }
 
-// ask returns the body of the answer without surrounding white space. Its errors do not show the URL, which may contain
-// a password.
-func ask(ctx context.Context, args Arguments, client *http.Client) (string, error) {
+// requestText returns the body of the answer without surrounding white space. Its errors do not show the URL, which may
+// contain a password.
+func requestText(ctx context.Context, args Arguments, client *http.Client) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.PollTimeout)
 	defer cancel()
 	request, err := args.request(ctx)

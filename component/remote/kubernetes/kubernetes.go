@@ -47,7 +47,7 @@ func ConfigMapRegistration() component.Registration {
 func registration(name, healthy, resource string, decode decoder) component.Registration {
 	kind := polled.Kind[Arguments, Exports]{
 		Interval: func(a Arguments) time.Duration { return a.PollFrequency },
-		Open:     func(a Arguments) (polled.Client[Exports], error) { return open(a, resource, decode) },
+		Open:     func(a Arguments) (polled.Client[Exports], error) { return openClient(a, resource, decode) },
 		Healthy:  healthy,
 	}
 	return component.NewRegistration(name, Exports{}, kind.New).Answering("the API server of a cluster")
@@ -143,7 +143,7 @@ type reader struct {
 	decode  decoder
 }
 
-func open(a Arguments, resource string, decode decoder) (polled.Client[Exports], error) {
+func openClient(a Arguments, resource string, decode decoder) (polled.Client[Exports], error) {
 	settings, err := a.Client.settings()
 	if err != nil {
 		return nil, err

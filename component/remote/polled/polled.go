@@ -49,7 +49,7 @@ func (k Kind[A, E]) New(opts component.Options, args A) (*Component[A, E], error
 		return nil, err
 	}
 	defer client.Close()
-	if err := c.poll(context.Background(), client); err != nil {
+	if err := c.pollOnce(context.Background(), client); err != nil {
 		return nil, err
 	}
 	c.updates.Send(args)
@@ -91,14 +91,14 @@ func (c *Component[A, E]) Run(ctx context.Context) error {
 			}
 			client = next
 		}
-		if err := c.poll(ctx, client); err != nil && ctx.Err() == nil {
+		if err := c.pollOnce(ctx, client); err != nil && ctx.Err() == nil {
 			level.Error(c.opts.Logger).Log("msg", "the last value stays in use", "err", err)
 		}
 	}
 	return nil
 }
 
-func (c *Component[A, E]) poll(ctx context.Context, client Client[E]) error {
+func (c *Component[A, E]) pollOnce(ctx context.Context, client Client[E]) error {
 	value, err := client.Read(ctx)
 	if err != nil {
 		c.SetHealth(component.HealthTypeUnhealthy, "polling failed: "+err.Error())

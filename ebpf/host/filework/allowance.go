@@ -10,8 +10,8 @@ import (
 // long run. Users that have not taken any time recently have no entry.
 type allowances map[uint32]*rate.Limiter
 
-// has reports whether a user may take that much time now.
-func (a allowances) has(owner uint32, wanted time.Duration, now time.Time) bool {
+// hasTime reports whether a user may take that much time now.
+func (a allowances) hasTime(owner uint32, wanted time.Duration, now time.Time) bool {
 	left := a[owner]
 	return left == nil || left.TokensAt(now) >= float64(wanted.Milliseconds())
 }

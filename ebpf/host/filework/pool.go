@@ -137,7 +137,7 @@ func (p *Pool) Start(o Origin, what string, work func()) (*Task, error) {
 	t := &Task{what: what, origin: o, began: time.Now(), done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if why, hangs := p.full(o); why != "" {
+	if why, hangs := p.fullReason(o); why != "" {
 		p.refused++
 		return nil, &SlowError{What: what, Refused: why, Hangs: hangs}
 	}
@@ -145,12 +145,12 @@ func (p *Pool) Start(o Origin, what string, work func()) (*Task, error) {
 		p.tasks = map[*Task]struct{}{}
 	}
 	p.tasks[t] = struct{}{}
-	p.workers.start(func() { p.run(t, work) })
+	p.workers.start(func() { p.runTask(t, work) })
 	return t, nil
 }
 
-// run gives work its own thread while it runs, so that look can see whether the thread runs.
-func (p *Pool) run(t *Task, work func()) {
+// runTask gives work its own thread while it runs, so that look can see whether the thread runs.
+func (p *Pool) runTask(t *Task, work func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	thread := unix.Gettid()
@@ -191,9 +191,9 @@ func (p *Pool) Wait(t *Task, patience time.Duration) error {
 	return &SlowError{What: t.what, After: time.Since(t.began).Round(time.Millisecond), Hangs: t.hangs}
 }
 
-// full returns why further work of an origin may not start, or "" if it may. hangs reports whether the reason is work
-// that hangs.
-func (p *Pool) full(o Origin) (why string, hangs bool) {
+// fullReason returns why further work of an origin may not start, or "" if it may. hangs reports whether the reason is
+// work that hangs.
+func (p *Pool) fullReason(o Origin) (why string, hangs bool) {
 	var mount, user, users, root, late, lateOfUser int
 	for t := range p.tasks {
 		switch {
@@ -232,7 +232,7 @@ func (p *Pool) spend(owner uint32, spent time.Duration, now time.Time) {
 
 // overspent reports whether work of a user has taken more CPU time than it may. The caller holds the pool's mutex.
 func (p *Pool) overspent(owner uint32, now time.Time) bool {
-	return !p.cpu.has(owner, time.Millisecond, now)
+	return !p.cpu.hasTime(owner, time.Millisecond, now)
 }
 
 func count(yes bool) int {
@@ -250,7 +250,7 @@ func (p *Pool) watch() {
 		any := false
 		for t := range p.tasks {
 			if t.late && !t.quick {
-				t.look(time.Now())
+				t.lookAtThread(time.Now())
 				any = true
 			}
 		}
@@ -263,8 +263,8 @@ func (p *Pool) watch() {
 	}
 }
 
-// look finds out whether a task's thread has run since the last look, or could have run.
-func (t *Task) look(now time.Time) {
+// lookAtThread finds out whether a task's thread has run since the last look, or could have run.
+func (t *Task) lookAtThread(now time.Time) {
 	ran := threadRan(t.thread)
 	if t.changed.IsZero() || ran != t.ran || !threadBlocked(t.thread) {
 		t.ran, t.changed, t.hangs = ran, now, false

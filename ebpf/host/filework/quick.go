@@ -70,7 +70,7 @@ func (p *Pool) Quick(w QuickWork) error {
 	}
 	patience = time.Since(began)
 	t := &Task{what: w.What, origin: Origin{w.Mount, w.Owner()}, began: began, done: done}
-	p.hang(t, time.Now())
+	p.markHanging(t, time.Now())
 	go func() {
 		<-done
 		p.recovered(t, time.Now())
@@ -92,10 +92,10 @@ func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 		return p.quickPatience(), ""
 	}
 	owner := w.Owner()
-	if patience = p.left(owner, now); patience == 0 {
+	if patience = p.timeLeft(owner, now); patience == 0 {
 		why = "files of this user were slow for too long"
 	} else {
-		why, _ = p.full(Origin{w.Mount, owner})
+		why, _ = p.fullReason(Origin{w.Mount, owner})
 	}
 	if why != "" {
 		p.refused++
@@ -103,11 +103,11 @@ func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 	return patience, why
 }
 
-// left returns how long to wait for a user's work. It is never a short time, because then more and more work would be
-// late. The caller holds the pool's mutex.
-func (p *Pool) left(owner uint32, now time.Time) time.Duration {
+// timeLeft returns how long to wait for a user's work. It is never a short time, because then more and more work would
+// be late. The caller holds the pool's mutex.
+func (p *Pool) timeLeft(owner uint32, now time.Time) time.Duration {
 	patience := p.quickPatience()
-	if p.allowances.has(owner, min(patience, LateAtOnce), now) {
+	if p.allowances.hasTime(owner, min(patience, LateAtOnce), now) {
 		return patience
 	}
 	return 0
@@ -115,8 +115,8 @@ func (p *Pool) left(owner uint32, now time.Time) time.Duration {
 
 func (p *Pool) quickPatience() time.Duration { return cmp.Or(p.Patience, QuickPatience) }
 
-// hang notes late work.
-func (p *Pool) hang(t *Task, now time.Time) {
+// markHanging notes late work.
+func (p *Pool) markHanging(t *Task, now time.Time) {
 	t.late, t.hangs, t.quick = true, true, true
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -140,7 +140,7 @@ func TestQuickOfUser(t *testing.T) {
 	var waited time.Duration
 	most := 0
 	for now := begin; now.Before(begin.Add(length)); {
-		patience := p.left(1000, now)
+		patience := p.timeLeft(1000, now)
 		if patience == 0 {
 			now = now.Add(time.Millisecond)
 			continue
@@ -148,14 +148,14 @@ func TestQuickOfUser(t *testing.T) {
 		waited += patience
 		task := &Task{origin: Origin{fmt.Sprint(most), 1000}, began: now}
 		now = now.Add(patience)
-		p.hang(task, now)
+		p.markHanging(task, now)
 		p.recovered(task, now)
 		most++
 	}
 	if limit := LateAtOnce + length/LateShare; waited > limit || waited < limit/2 {
 		t.Errorf("in %v, %v were spent on waiting for %d pieces of work; want up to %v", length, waited, most, limit)
 	}
-	if got := p.left(1001, begin.Add(length)); got != QuickPatience {
+	if got := p.timeLeft(1001, begin.Add(length)); got != QuickPatience {
 		t.Errorf("another user's work is waited for %v", got)
 	}
 }

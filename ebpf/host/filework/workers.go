@@ -32,15 +32,15 @@ func (w *workers) start(work func()) {
 	defer w.mu.Unlock()
 	last := len(w.idle) - 1
 	if last < 0 {
-		go w.run(work)
+		go w.runWork(work)
 		return
 	}
 	w.idle[last] <- work
 	w.idle = w.idle[:last]
 }
 
-// run runs work, and then further work.
-func (w *workers) run(work func()) {
+// runWork runs work, and then further work.
+func (w *workers) runWork(work func()) {
 	footprint.RaisePriority()
 	next, patience := make(chan func(), 1), time.NewTimer(idleFor)
 	defer patience.Stop()

@@ -36,7 +36,7 @@ func (n *Nodes) Of(cpu uint32) int32 {
 	defer n.mu.Unlock()
 	node, ok := n.of[cpu]
 	if !ok && time.Since(n.read) >= again { // CPUs come and go
-		n.of, n.read = read(n.dir), time.Now()
+		n.of, n.read = readNodes(n.dir), time.Now()
 		node, ok = n.of[cpu]
 	}
 	switch {
@@ -48,8 +48,8 @@ func (n *Nodes) Of(cpu uint32) int32 {
 	return -1
 }
 
-// read returns the nodes by CPU, or nil if there are none. It skips entries that it cannot read or parse.
-func read(dir string) map[uint32]int32 {
+// readNodes returns the nodes by CPU, or nil if there are none. It skips entries that it cannot read or parse.
+func readNodes(dir string) map[uint32]int32 {
 	lists, _ := filepath.Glob(filepath.Join(dir, "node[0-9]*", "cpulist")) // the pattern is well-formed
 	if len(lists) == 0 {
 		return nil

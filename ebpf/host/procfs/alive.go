@@ -8,7 +8,7 @@ import (
 
 // Process returns the process of a thread. For the PID of a process, it is the process itself.
 func (f FS) Process(tid uint32) (uint32, error) {
-	path := f.path(tid, "/status")
+	path := f.pathOf(tid, "/status")
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
@@ -24,7 +24,7 @@ func (f FS) Process(tid uint32) (uint32, error) {
 // Lives reports whether a process exists and has not ended. A process that has ended, but whose parent has not waited
 // for it, does not live.
 func (f FS) Lives(pid uint32) bool {
-	fields, err := f.stat(pid)
+	fields, err := f.statFields(pid)
 	if err != nil || len(fields) == 0 || fields[0] == "X" {
 		return false
 	}

@@ -13,7 +13,7 @@ import (
 // Cgroup returns the lines of /proc/PID/cgroup, "hierarchy:controllers:path".
 // The paths are relative to the root of our own cgroup namespace; see Cgroups.
 func (f FS) Cgroup(pid uint32) ([]string, error) {
-	b, err := os.ReadFile(f.path(pid, "/cgroup"))
+	b, err := os.ReadFile(f.pathOf(pid, "/cgroup"))
 	if err != nil {
 		return nil, err
 	}
@@ -37,11 +37,11 @@ type Cgroups struct {
 // namespace), and CAP_SYS_ADMIN is needed to read from its namespace; otherwise, paths are as in our own namespace.
 func (f FS) Cgroups() *Cgroups {
 	c := &Cgroups{fs: f}
-	own, err := os.Open(f.root() + "/self/ns/cgroup")
+	own, err := os.Open(f.rootOrDefault() + "/self/ns/cgroup")
 	if err != nil {
 		return c
 	}
-	host, err := os.Open(f.path(1, "/ns/cgroup"))
+	host, err := os.Open(f.pathOf(1, "/ns/cgroup"))
 	if err != nil || sameFile(own, host) {
 		return c
 	}

@@ -34,10 +34,12 @@ type File interface {
 // a tape, starts a watchdog.
 //
 // The helper makes all system calls that depend on a file system that may not answer.
-func Open(root, name string) (File, error) { return open(root, name, anyOwner) }
+func Open(root, name string) (File, error) { return openForeign(root, name, anyOwner) }
 
 // OpenOwned is like Open for a file that must belong to the user uid or to root. Otherwise, the error is ErrNotOwned.
-func OpenOwned(root, name string, uid uint32) (File, error) { return open(root, name, int64(uid)) }
+func OpenOwned(root, name string, uid uint32) (File, error) {
+	return openForeign(root, name, int64(uid))
+}
 
 // OpenLink is like Open for a link of /proc that leads to a file of a process with the root directory root. The file
 // may have any name.
@@ -47,7 +49,7 @@ func OpenLink(root, name string) (File, error) {
 
 const anyOwner = -1
 
-func open(root, name string, owner int64) (File, error) {
+func openForeign(root, name string, owner int64) (File, error) {
 	if root == "" {
 		if !filepath.IsAbs(name) { // the helper is in another folder
 			var err error
@@ -112,7 +114,7 @@ type ownForeign struct{ *os.File }
 func StatOf(f File) (*unix.Stat_t, error) {
 	switch f := f.(type) {
 	case *foreign:
-		return f.now()
+		return f.statNow()
 	case ownForeign:
 		return statOf(f.File)
 	case *os.File:
@@ -139,8 +141,8 @@ type foreign struct {
 
 func (f *foreign) Name() string { return f.name }
 
-// call sends a request about the file to the helper. The answer starts with an error number.
-func (f *foreign) call(op string, request, reply []byte) (n int, err error) {
+// callHelper sends a request about the file to the helper. The answer starts with an error number.
+func (f *foreign) callHelper(op string, request, reply []byte) (n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.channel == nil {
@@ -163,7 +165,7 @@ func (f *foreign) ReadAt(b []byte, off int64) (done int, err error) {
 		size := min(len(b)-done, maxRead)
 		request := binary.NativeEndian.AppendUint64([]byte{opRead}, uint64(off)+uint64(done))
 		request = binary.NativeEndian.AppendUint32(request, uint32(size))
-		n, err := f.call("read", request, reply[:answerSize+size])
+		n, err := f.callHelper("read", request, reply[:answerSize+size])
 		if err != nil {
 			return done, err
 		}
@@ -177,16 +179,16 @@ func (f *foreign) ReadAt(b []byte, off int64) (done int, err error) {
 
 // Stat implements File.
 func (f *foreign) Stat() (fs.FileInfo, error) {
-	stat, err := f.now()
+	stat, err := f.statNow()
 	if err != nil {
 		return nil, err
 	}
 	return fileInfo{filepath.Base(f.name), *stat}, nil
 }
 
-func (f *foreign) now() (*unix.Stat_t, error) {
+func (f *foreign) statNow() (*unix.Stat_t, error) {
 	reply := make([]byte, answerSize+unsafe.Sizeof(unix.Stat_t{}))
-	if _, err := f.call("fstat", []byte{opStat}, reply); err != nil {
+	if _, err := f.callHelper("fstat", []byte{opStat}, reply); err != nil {
 		return nil, err
 	}
 	return statIn(reply[answerSize:]), nil
@@ -328,9 +330,9 @@ func (s *server) Answer(request []byte) (reply []byte, fd int) {
 	order := binary.NativeEndian
 	switch op, body := request[0], request[1:]; {
 	case op == opOpen && len(body) >= 8:
-		return s.open(int64(order.Uint64(body)), string(body[8:]))
+		return s.openFile(int64(order.Uint64(body)), string(body[8:]))
 	case op == opRead && len(body) == 12 && s.file != nil:
-		return s.read(int64(order.Uint64(body)), min(order.Uint32(body[8:]), maxRead)), -1
+		return s.readFile(int64(order.Uint64(body)), min(order.Uint32(body[8:]), maxRead)), -1
 	case op == opStat && s.file != nil:
 		stat, err := statOf(s.file)
 		if err != nil {
@@ -350,7 +352,7 @@ func (s *server) Close() {
 	}
 }
 
-func (s *server) open(owner int64, names string) (reply []byte, fd int) {
+func (s *server) openFile(owner int64, names string) (reply []byte, fd int) {
 	path := strings.SplitN(names, "\x00", 3)
 	if len(path) != 3 {
 		return answer(unix.EINVAL), -1
@@ -375,8 +377,8 @@ func (s *server) open(owner int64, names string) (reply []byte, fd int) {
 	return answer(nil), fd
 }
 
-func (s *server) read(off int64, size uint32) []byte {
-	reply := s.room(size)
+func (s *server) readFile(off int64, size uint32) []byte {
+	reply := s.replyRoom(size)
 	for {
 		n, err := unix.Pread(int(s.file.Fd()), reply[answerSize:], off)
 		switch {
@@ -389,8 +391,8 @@ func (s *server) read(off int64, size uint32) []byte {
 	}
 }
 
-// room returns an answer without an error, with room for size more bytes.
-func (s *server) room(size uint32) []byte {
+// replyRoom returns an answer without an error, with room for size more bytes.
+func (s *server) replyRoom(size uint32) []byte {
 	if uint32(cap(s.reply)) < answerSize+size {
 		s.reply = make([]byte, answerSize+size)
 	}
@@ -408,7 +410,7 @@ func (s *server) memory(pid, size uint32, addrs []byte) []byte {
 	for i := range remote {
 		remote[i] = unix.RemoteIovec{Base: uintptr(binary.NativeEndian.Uint64(addrs[8*i:])), Len: int(size)}
 	}
-	reply := s.room(pieces * size)
+	reply := s.replyRoom(pieces * size)
 	n, err := readMemory(pid, reply[answerSize:], remote)
 	if err != nil {
 		return answer(err)

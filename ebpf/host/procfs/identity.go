@@ -12,7 +12,7 @@ import (
 // Identity returns the PID that a process has in its own PID namespace, and its
 // effective user ID.
 func (f FS) Identity(pid uint32) (inner, uid uint32, err error) {
-	path := f.path(pid, "/status")
+	path := f.pathOf(pid, "/status")
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return 0, 0, err
@@ -47,7 +47,7 @@ func number(text string) (uint32, error) {
 // process belongs to its user, unless that process is not dumpable.
 func (f FS) Owner(pid uint32) uint32 {
 	var stat unix.Stat_t
-	if unix.Stat(f.path(pid, ""), &stat) != nil {
+	if unix.Stat(f.pathOf(pid, ""), &stat) != nil {
 		return 0
 	}
 	return stat.Uid
@@ -56,7 +56,7 @@ func (f FS) Owner(pid uint32) uint32 {
 // MountNamespace returns the name of the mount namespace of a process, "mnt:[4026531841]", or the name of the process
 // itself if that is unknown.
 func (f FS) MountNamespace(pid uint32) string {
-	name, err := os.Readlink(f.path(pid, "/ns/mnt"))
+	name, err := os.Readlink(f.pathOf(pid, "/ns/mnt"))
 	if err != nil {
 		return "process " + strconv.FormatUint(uint64(pid), 10)
 	}

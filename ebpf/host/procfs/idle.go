@@ -17,7 +17,7 @@ type CPUTime struct{ Idle, Busy time.Duration }
 
 // CPUTimes returns the times of each CPU that is online; see proc_stat(5).
 func (f FS) CPUTimes() (map[int]CPUTime, error) {
-	path := f.root() + "/stat"
+	path := f.rootOrDefault() + "/stat"
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ const maxStandIns = 1024
 // thread returns the thread through which the memory and files of a process are accessible. That is the first thread,
 // whose number is the PID, while it exists.
 func (f FS) thread(pid uint32) uint32 {
-	if standIns.count.Load() == 0 || f.root() != Default.root() {
+	if standIns.count.Load() == 0 || f.rootOrDefault() != Default.rootOrDefault() {
 		return pid
 	}
 	known, ok := standIns.byPID.Load(pid)
@@ -36,7 +36,7 @@ func (f FS) thread(pid uint32) uint32 {
 
 // hasThread reports whether a thread belongs to a process.
 func (f FS) hasThread(pid, tid uint32) bool {
-	return unix.Access(f.path(pid, fmt.Sprintf("/task/%d", tid)), unix.F_OK) == nil
+	return unix.Access(f.pathOf(pid, fmt.Sprintf("/task/%d", tid)), unix.F_OK) == nil
 }
 
 // standIn looks for a thread that has not ended in a process whose first thread has ended, and remembers it. It returns
@@ -45,10 +45,10 @@ func (f FS) standIn(pid uint32) uint32 {
 	if _, known := standIns.byPID.LoadAndDelete(pid); known {
 		standIns.count.Add(-1)
 	}
-	if f.root() != Default.root() {
+	if f.rootOrDefault() != Default.rootOrDefault() {
 		return pid
 	}
-	if state, err := f.stat(pid); err != nil || len(state) == 0 || state[0] != "Z" {
+	if state, err := f.statFields(pid); err != nil || len(state) == 0 || state[0] != "Z" {
 		return pid
 	}
 	threads, err := f.Threads(pid)
@@ -56,7 +56,7 @@ func (f FS) standIn(pid uint32) uint32 {
 		return pid
 	}
 	for _, tid := range threads {
-		state, err := f.stat(tid)
+		state, err := f.statFields(tid)
 		if err != nil || len(state) == 0 || state[0] == "Z" || state[0] == "X" || !f.hasThread(pid, tid) {
 			continue
 		}

@@ -20,10 +20,10 @@ func (f FS) Mappings(pid uint32) ([]Mapping, error) {
 
 func (f FS) mappingsOf(pid uint32, keep func(p Perms, path []byte) bool) ([]Mapping, error) {
 	tid := f.thread(pid)
-	found, err := mappings(f.path(tid, "/maps"), keep)
+	found, err := mappings(f.pathOf(tid, "/maps"), keep)
 	if err == nil && len(found) == 0 {
 		if other := f.standIn(pid); other != tid {
-			return mappings(f.path(other, "/maps"), keep)
+			return mappings(f.pathOf(other, "/maps"), keep)
 		}
 	}
 	return found, err
@@ -31,7 +31,7 @@ func (f FS) mappingsOf(pid uint32, keep func(p Perms, path []byte) bool) ([]Mapp
 
 // SelfMappings returns all mappings of this process, whatever its PID is in the mounted file system.
 func (f FS) SelfMappings() ([]Mapping, error) {
-	return mappings(f.root()+"/self/maps", func(Perms, []byte) bool { return true })
+	return mappings(f.rootOrDefault()+"/self/maps", func(Perms, []byte) bool { return true })
 }
 
 // ExecMappings returns the executable mappings of a process, see Mappings.

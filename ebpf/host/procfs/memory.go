@@ -39,7 +39,7 @@ func (m Memory) ReadAt(b []byte, addr int64) (int, error) {
 	}
 	for done := 0; done < len(b); {
 		piece := b[done:min(len(b), done+maxMemory)]
-		n, err := m.read([]uint64{uint64(addr) + uint64(done)}, len(piece), piece)
+		n, err := m.readVector([]uint64{uint64(addr) + uint64(done)}, len(piece), piece)
 		done += n
 		switch {
 		case err != nil && done == 0:
@@ -66,7 +66,7 @@ func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int, err erro
 		return len(addrs), nil
 	}
 	for piece := range slices.Chunk(addrs, max(1, min(maxPieces, maxMemory/max(size, 1)))) {
-		n, err := m.read(piece, size, b[done*size:][:len(piece)*size])
+		n, err := m.readVector(piece, size, b[done*size:][:len(piece)*size])
 		if err != nil {
 			return done, nil
 		}
@@ -78,11 +78,11 @@ func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int, err erro
 	return done, nil
 }
 
-// read reads at most one answer of the helper. If this host has FUSE file systems, pages may be of a file whose server
-// has taken the request and does not answer: the helper reads pages that the process does not have in memory. All other
-// waits end when this process ends. If the process loses a page between the check and the read, which takes a
+// readVector reads at most one answer of the helper. If this host has FUSE file systems, pages may be of a file whose
+// server has taken the request and does not answer: the helper reads pages that the process does not have in memory.
+// All other waits end when this process ends. If the process loses a page between the check and the read, which takes a
 // microsecond, read does not notice.
-func (m Memory) read(addrs []uint64, size int, b []byte) (n int, err error) {
+func (m Memory) readVector(addrs []uint64, size int, b []byte) (n int, err error) {
 	if fuseMounted() && !m.resident(addrs, size) {
 		n, err = m.askFor(addrs, size, b)
 		if !errors.Is(err, helper.ErrNone) {

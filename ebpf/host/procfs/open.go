@@ -38,7 +38,7 @@ func acceptOwner(owner int64) func(*unix.Stat_t) error {
 }
 
 func openBelow(root, name string, accept func(*unix.Stat_t) error) (*os.File, error) {
-	path, err := find(root, name)
+	path, err := findFile(root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +97,10 @@ func findQuickly(root, name string) (fd int, err error) {
 
 // findLink returns a descriptor of the file that a link of /proc leads to. It makes no request to the file's file
 // system.
-func findLink(name string) (fd int, err error) { return find("", name) }
+func findLink(name string) (fd int, err error) { return findFile("", name) }
 
-// find returns a descriptor of a file without opening the file.
-func find(root, name string) (fd int, err error) {
+// findFile returns a descriptor of a file without opening the file.
+func findFile(root, name string) (fd int, err error) {
 	if root == "" {
 		if fd, err = unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 			return 0, &os.PathError{Op: "open", Path: name, Err: err}

@@ -10,7 +10,7 @@ import (
 )
 
 // Cwd returns the working directory of a process as the process sees it.
-func (f FS) Cwd(pid uint32) (string, error) { return os.Readlink(f.path(pid, "/cwd")) }
+func (f FS) Cwd(pid uint32) (string, error) { return os.Readlink(f.pathOf(pid, "/cwd")) }
 
 // MaxCmdline bounds the bytes that are read of the arguments of a process, which may have 6 MiB.
 const MaxCmdline = 64 << 10
@@ -18,7 +18,7 @@ const MaxCmdline = 64 << 10
 // Cmdline returns the arguments of a process, joined with spaces, up to MaxCmdline. A process may overwrite its
 // arguments. Kernel threads have none.
 func (f FS) Cmdline(pid uint32) (string, error) {
-	file, err := os.Open(f.path(pid, "/cmdline"))
+	file, err := os.Open(f.pathOf(pid, "/cmdline"))
 	if err != nil {
 		return "", err
 	}
@@ -33,7 +33,7 @@ func (f FS) Cmdline(pid uint32) (string, error) {
 
 // UID returns the real user ID of a process, as seen from our user namespace.
 func (f FS) UID(pid uint32) (uint32, error) {
-	b, err := os.ReadFile(f.path(pid, "/status"))
+	b, err := os.ReadFile(f.pathOf(pid, "/status"))
 	if err != nil {
 		return 0, err
 	}

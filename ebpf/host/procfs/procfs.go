@@ -35,15 +35,15 @@ func Ended(memory io.ReaderAt) FS {
 	return FS{Root: nowhere, kept: memory}
 }
 
-func (f FS) root() string {
+func (f FS) rootOrDefault() string {
 	if f.Root == "" {
 		return "/proc"
 	}
 	return f.Root
 }
 
-func (f FS) path(pid uint32, name string) string {
-	return f.root() + "/" + strconv.FormatUint(uint64(pid), 10) + name
+func (f FS) pathOf(pid uint32, name string) string {
+	return f.rootOrDefault() + "/" + strconv.FormatUint(uint64(pid), 10) + name
 }
 
 // Gone reports whether err says that the process, or the requested part of it, no longer exists.
@@ -52,10 +52,10 @@ func Gone(err error) bool {
 }
 
 // PIDs returns the processes (thread group leaders) in rising order.
-func (f FS) PIDs() ([]uint32, error) { return numbers(f.root()) }
+func (f FS) PIDs() ([]uint32, error) { return numbers(f.rootOrDefault()) }
 
 // Threads returns the thread IDs of a process in rising order.
-func (f FS) Threads(pid uint32) ([]uint32, error) { return numbers(f.path(pid, "/task")) }
+func (f FS) Threads(pid uint32) ([]uint32, error) { return numbers(f.pathOf(pid, "/task")) }
 
 // numbers lists the entries of a directory whose names are numbers.
 func numbers(dir string) ([]uint32, error) {
@@ -80,7 +80,7 @@ func numbers(dir string) ([]uint32, error) {
 
 // Comm returns the name of a process, at most 15 bytes of any kind.
 func (f FS) Comm(pid uint32) (string, error) {
-	b, err := os.ReadFile(f.path(pid, "/comm"))
+	b, err := os.ReadFile(f.pathOf(pid, "/comm"))
 	if err != nil {
 		return "", err
 	}
@@ -89,12 +89,12 @@ func (f FS) Comm(pid uint32) (string, error) {
 
 // ExePath returns the path of the executable as the process sees it, with " (deleted)" at its end if the file is gone.
 // Kernel threads have none; the error satisfies Gone.
-func (f FS) ExePath(pid uint32) (string, error) { return os.Readlink(f.path(f.thread(pid), "/exe")) }
+func (f FS) ExePath(pid uint32) (string, error) { return os.Readlink(f.pathOf(f.thread(pid), "/exe")) }
 
 // MapFilePath returns a path that opens the very file that is mapped at [start, end), even after the file was deleted
 // or replaced. It needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE and works while the process has that mapping.
 func (f FS) MapFilePath(pid uint32, start, end uint64) string {
-	return f.path(f.thread(pid), fmt.Sprintf("/map_files/%x-%x", start, end))
+	return f.pathOf(f.thread(pid), fmt.Sprintf("/map_files/%x-%x", start, end))
 }
 
 // RootPath returns a path that opens path as the process sees it, in its mount namespace and root directory. Symbolic
@@ -103,5 +103,5 @@ func (f FS) RootPath(pid uint32, path string) string {
 	if f.kept != nil {
 		return path
 	}
-	return f.path(f.thread(pid), "/root") + filepath.Clean("/"+path)
+	return f.pathOf(f.thread(pid), "/root") + filepath.Clean("/"+path)
 }

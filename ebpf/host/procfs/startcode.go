@@ -1,7 +1,7 @@
 package procfs
 
 // Exe returns the path through which the file of a process's program is opened.
-func (f FS) Exe(pid uint32) string { return f.path(f.thread(pid), "/exe") }
+func (f FS) Exe(pid uint32) string { return f.pathOf(f.thread(pid), "/exe") }
 
 // StartCode returns the address where the code of a process's program starts, as the kernel records it
 // (proc_pid_stat(5), startcode). It is 0 without the right to trace the process.

@@ -40,7 +40,7 @@ func Walk(c *language.Chain, t Thread, m Memory, use func(words []uint64, cookie
 			return w.ofState(end)
 		}
 		use(words, w.blocks.cookie(&c.Frame))
-		if end := w.next(words); end != language.ChainNone {
+		if end := w.nextFrame(words); end != language.ChainNone {
 			return w.ofState(end)
 		}
 	}
@@ -89,20 +89,20 @@ func (w *walker) u32(addr uint64) (v uint32, ok bool) {
 
 // begin moves to the first frame.
 func (w *walker) begin() language.ChainEnd {
-	if end := w.path(w.chain.Start); end != language.ChainNone {
+	if end := w.followPath(w.chain.Start); end != language.ChainNone {
 		return end
 	}
 	if w.chain.Find != nil {
-		if end := w.find(w.chain.Find); end != language.ChainNone {
+		if end := w.findFrame(w.chain.Find); end != language.ChainNone {
 			return end
 		}
 	}
-	return w.path(w.chain.Then)
+	return w.followPath(w.chain.Then)
 }
 
-func (w *walker) path(steps []language.Step) language.ChainEnd {
+func (w *walker) followPath(steps []language.Step) language.ChainEnd {
 	for i := 0; i < len(steps); i++ {
-		if end := w.step(&steps[i]); end != language.ChainNone {
+		if end := w.followStep(&steps[i]); end != language.ChainNone {
 			return end
 		}
 		if steps[i].Op == language.Running && !w.first {
@@ -112,7 +112,7 @@ func (w *walker) path(steps []language.Step) language.ChainEnd {
 	return language.ChainNone
 }
 
-func (w *walker) step(s *language.Step) language.ChainEnd {
+func (w *walker) followStep(s *language.Step) language.ChainEnd {
 	off := uint64(s.Offset)
 	switch s.Op {
 	case language.Global:
@@ -151,7 +151,7 @@ func (w *walker) step(s *language.Step) language.ChainEnd {
 	return language.ChainNone
 }
 
-func (w *walker) find(f *language.Find) language.ChainEnd {
+func (w *walker) findFrame(f *language.Find) language.ChainEnd {
 	for range maxNodes {
 		var owned, ok bool
 		if f.To == language.ByTID {
@@ -196,8 +196,8 @@ func (w *walker) frame() ([]uint64, language.ChainEnd) {
 	return words, language.ChainNone
 }
 
-// next moves to the caller of the frame with these words.
-func (w *walker) next(words []uint64) language.ChainEnd {
+// nextFrame moves to the caller of the frame with these words.
+func (w *walker) nextFrame(words []uint64) language.ChainEnd {
 	next := w.chain.Next
 	if next.Word < 0 {
 		w.at += uint64(next.Offset)
@@ -226,7 +226,7 @@ func (b *blocks) readAll(l *language.Layout, frame uint64, m Memory) {
 		block := &l.Blocks[i]
 		at := frame
 		if i > 0 {
-			at = b.word(block.At)
+			at = b.wordOf(block.At)
 		}
 		if at != 0 && m.Read(at+uint64(block.Offset), b.bytes[i][:block.Bytes]) {
 			b.read |= 1 << i
@@ -234,8 +234,8 @@ func (b *blocks) readAll(l *language.Layout, frame uint64, m Memory) {
 	}
 }
 
-// word returns a word, or 0 if its block could not be read.
-func (b *blocks) word(w language.Word) uint64 {
+// wordOf returns a word, or 0 if its block could not be read.
+func (b *blocks) wordOf(w language.Word) uint64 {
 	if !b.isRead(w.Block) {
 		return 0
 	}
@@ -245,7 +245,7 @@ func (b *blocks) word(w language.Word) uint64 {
 // words reads the words that are recorded with a sample.
 func (b *blocks) words(l *language.Layout, words []uint64) {
 	for i, w := range l.Words {
-		words[i] = b.word(w)
+		words[i] = b.wordOf(w)
 	}
 }
 
@@ -256,7 +256,7 @@ func (b *blocks) cookie(l *language.Layout) uint64 {
 		if !b.isRead(w.Block) {
 			return 0
 		}
-		words[i] = b.word(w)
+		words[i] = b.wordOf(w)
 	}
 	return language.Fold(words[:len(l.Cookie)])
 }

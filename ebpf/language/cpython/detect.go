@@ -45,7 +45,7 @@ func (Language) Detect(_ string, file *elffile.File) language.Library {
 		return l
 	}
 	if l.err = l.findState(file); l.layout.minor >= 11 {
-		l.entering = enteringRanges(file, loop, l.layout.at(l.layout.list()[0]))
+		l.entering = enteringRanges(file, loop, l.layout.offsetOf(l.layout.listFields()[0]))
 	}
 	return l
 }
@@ -109,7 +109,7 @@ func (l *library) version() string {
 
 // findState finds the steps to a thread's state.
 func (l *library) findState(file *elffile.File) (err error) {
-	if !l.layout.has("runtime.key") {
+	if !l.layout.hasField("runtime.key") {
 		l.slot, err = findThreadLocal(file)
 		return err
 	}
@@ -117,13 +117,13 @@ func (l *library) findState(file *elffile.File) (err error) {
 	if l.musl {
 		steps = language.MuslKey
 	}
-	if l.thread = steps(l.machine, l.state+uint64(l.layout.at("runtime.key"))); l.thread == nil {
+	if l.thread = steps(l.machine, l.state+uint64(l.layout.offsetOf("runtime.key"))); l.thread == nil {
 		return fmt.Errorf("the thread state cannot be found on %v yet", l.machine)
 	}
-	if l.layout.has("runtime.running") {
+	if l.layout.hasField("runtime.running") {
 		l.thread = slices.Insert(l.thread, 0, language.Step{
-			Op: language.Running, Offset: int64(l.state) + l.layout.at("runtime.running"),
-			Scale: uint32(l.layout.at("thread.id")), Limit: uint32(len(l.thread)),
+			Op: language.Running, Offset: int64(l.state) + l.layout.offsetOf("runtime.running"),
+			Scale: uint32(l.layout.offsetOf("thread.id")), Limit: uint32(len(l.thread)),
 		})
 	}
 	return nil

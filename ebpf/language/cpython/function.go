@@ -30,7 +30,7 @@ func (x *interpreter) Function(m language.Memory, c *language.CodeObject) (langu
 	if m == nil {
 		return carried, err
 	}
-	f, readErr := x.read(memory{m}, c.Address)
+	f, readErr := x.readCode(memory{m}, c.Address)
 	switch {
 	case err != nil: // the sample carried no description
 		return f, readErr
@@ -46,24 +46,24 @@ func (x *interpreter) carried(c *language.CodeObject) (language.Function, error)
 	if len(c.Text) < 2 || len(c.Words) <= cookieFirstLine {
 		return language.Function{}, fmt.Errorf("%w: nothing was carried", errNotCode)
 	}
-	name, _, err := x.text(c.Text[0], maxText)
+	name, _, err := x.readText(c.Text[0], maxText)
 	if err != nil {
 		return language.Function{}, err
 	}
-	file, _, err := x.text(c.Text[1], maxText)
+	file, _, err := x.readText(c.Text[1], maxText)
 	if err != nil {
 		return language.Function{}, err
 	}
 	return language.Function{Name: name, File: file, StartLine: x.firstLine(c.Words[cookieFirstLine])}, nil
 }
 
-// read describes the code object at addr.
-func (x *interpreter) read(m memory, addr uint64) (f language.Function, err error) {
+// readCode describes the code object at addr.
+func (x *interpreter) readCode(m memory, addr uint64) (f language.Function, err error) {
 	if !x.isCode(m, addr) {
 		return f, errNotCode
 	}
 	block, words := x.block(codeFields())
-	b, err := m.read(addr+uint64(block.Offset), block.Bytes)
+	b, err := m.readBytes(addr+uint64(block.Offset), block.Bytes)
 	if err != nil {
 		return f, fmt.Errorf("read code object: %w", err)
 	}
@@ -95,15 +95,15 @@ func (x *interpreter) isCode(m memory, addr uint64) bool {
 	if err != nil || references == 0 || references&notCounted != 0 {
 		return false
 	}
-	kind, err := m.pointer(addr + uint64(x.layout.at("object.type")))
+	kind, err := m.pointer(addr + uint64(x.layout.offsetOf("object.type")))
 	if err != nil {
 		return false
 	}
-	text, err := m.pointer(kind + uint64(x.layout.at("type.name")))
+	text, err := m.pointer(kind + uint64(x.layout.offsetOf("type.name")))
 	if err != nil {
 		return false
 	}
-	b, err := m.read(text, len(name))
+	b, err := m.readBytes(text, len(name))
 	return err == nil && string(b) == name
 }
 
@@ -125,51 +125,51 @@ func (x *interpreter) Line(f *language.Function, ip uint64) int {
 
 // bytes returns the contents of the bytes object at addr, at most maxLines bytes, and whether that is all.
 func (x *interpreter) bytes(m memory, addr uint64) (b []byte, all bool, err error) {
-	size, err := m.u64(addr + uint64(x.layout.at("bytes.size")))
+	size, err := m.u64(addr + uint64(x.layout.offsetOf("bytes.size")))
 	if err != nil {
 		return nil, false, err
 	}
-	b, err = m.read(addr+uint64(x.layout.at("bytes.data")), int(min(size, maxLines)))
+	b, err = m.readBytes(addr+uint64(x.layout.offsetOf("bytes.data")), int(min(size, maxLines)))
 	return b, size <= maxLines, err
 }
 
 // string returns the string object at addr, at most maxText characters.
 func (x *interpreter) string(m memory, addr uint64) (string, error) {
-	head, err := m.read(addr, int(x.layout.at("text.ascii")))
+	head, err := m.readBytes(addr, int(x.layout.offsetOf("text.ascii")))
 	if err != nil {
 		return "", err
 	}
-	_, size, err := x.text(head, maxText)
+	_, size, err := x.readText(head, maxText)
 	if err != nil {
 		return "", err
 	}
-	b, err := m.read(addr, size)
+	b, err := m.readBytes(addr, size)
 	if err != nil {
 		return "", err
 	}
-	s, _, err := x.text(b, len(b))
+	s, _, err := x.readText(b, len(b))
 	return s, err
 }
 
-// text decodes the part of a string object that is in b. size is the size of the object in bytes, with at most most
+// readText decodes the part of a string object that is in b. size is the size of the object in bytes, with at most most
 // characters.
 //
 // A state word gives the size of characters (Include/cpython/unicodeobject.h): 1, 2 or 4 bytes each, after a shorter
 // header if all are ASCII.
-func (x *interpreter) text(b []byte, most int) (s string, size int, err error) {
+func (x *interpreter) readText(b []byte, most int) (s string, size int, err error) {
 	const kindShift, kindMask, compact, ascii = 2, 7, 1 << 5, 1 << 6
-	header := int(x.layout.at("text.ascii"))
+	header := int(x.layout.offsetOf("text.ascii"))
 	if len(b) < header {
 		return "", 0, fmt.Errorf("string: %w: cut off", errImplausible)
 	}
-	state := binary.LittleEndian.Uint32(b[x.layout.at("text.state"):])
-	length := int(min(binary.LittleEndian.Uint64(b[x.layout.at("text.length"):]), uint64(most)))
+	state := binary.LittleEndian.Uint32(b[x.layout.offsetOf("text.state"):])
+	length := int(min(binary.LittleEndian.Uint64(b[x.layout.offsetOf("text.length"):]), uint64(most)))
 	kind := int(state >> kindShift & kindMask)
 	if state&compact == 0 || kind != 1 && kind != 2 && kind != 4 || state&ascii != 0 && kind != 1 {
 		return "", 0, fmt.Errorf("string: %w: state %#x", errImplausible, state)
 	}
 	if state&ascii == 0 {
-		header += int(x.layout.at("text.compact"))
+		header += int(x.layout.offsetOf("text.compact"))
 	}
 	size = header + kind*length
 	return decode(b[min(header, len(b)):min(size, len(b))], kind), size, nil

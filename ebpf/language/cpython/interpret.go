@@ -48,15 +48,15 @@ var errNotBegun = errors.New("the interpreter has not started")
 // errors mean that the check was not possible.
 func (l *library) check(p language.Process) error {
 	m := memory{p.Memory}
-	interpreter, err := m.pointer(p.Bias + l.state + uint64(l.layout.at("runtime.interpreters")))
+	interpreter, err := m.pointer(p.Bias + l.state + uint64(l.layout.offsetOf("runtime.interpreters")))
 	if err != nil {
 		return err
 	}
-	thread, err := m.pointer(interpreter + uint64(l.layout.at("interpreter.threads")))
+	thread, err := m.pointer(interpreter + uint64(l.layout.offsetOf("interpreter.threads")))
 	if err != nil {
 		return err
 	}
-	owner, err := m.pointer(thread + uint64(l.layout.at("thread.interpreter")))
+	owner, err := m.pointer(thread + uint64(l.layout.offsetOf("thread.interpreter")))
 	if err != nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func (l *library) checkFrames(m memory, thread uint64) error {
 	x := newInterpreter(l, nil)
 	frame := thread
 	var err error
-	for _, field := range l.layout.list() {
-		if frame, err = m.pointer(frame + uint64(l.layout.at(field))); err != nil {
+	for _, field := range l.layout.listFields() {
+		if frame, err = m.pointer(frame + uint64(l.layout.offsetOf(field))); err != nil {
 			return err
 		}
 	}

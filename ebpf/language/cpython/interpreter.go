@@ -32,8 +32,8 @@ const tags = 7
 func newInterpreter(l *library, thread []language.Step) *interpreter {
 	x := &interpreter{name: fmt.Sprintf("[python 3.%d]", l.minor), layout: l.layout}
 	start := slices.Clone(thread)
-	for _, field := range l.layout.list() {
-		start = append(start, language.Step{Op: language.Load, Offset: l.layout.at(field)})
+	for _, field := range l.layout.listFields() {
+		start = append(start, language.Step{Op: language.Load, Offset: l.layout.offsetOf(field)})
 	}
 	x.spec = language.Spec{
 		Chain: &language.Chain{
@@ -50,7 +50,7 @@ func newInterpreter(l *library, thread []language.Step) *interpreter {
 // object, the starts of its name and its file name.
 func (x *interpreter) frameLayout() language.Layout {
 	fields := []string{"frame.code", "frame.instruction", "frame.previous"}
-	if x.layout.has("frame.mark") {
+	if x.layout.hasField("frame.mark") {
 		fields = append(fields, "frame.mark")
 	}
 	frame, words := x.block(fields)
@@ -66,8 +66,8 @@ func (x *interpreter) frameLayout() language.Layout {
 		CodeMask: ^uint64(tags),
 		Cookie:   cookie,
 		Texts: []language.Text{
-			{At: cookie[cookieName], Bytes: int(x.layout.at("text.ascii")) + carriedText},
-			{At: cookie[cookieFile], Bytes: int(x.layout.at("text.ascii")) + carriedText},
+			{At: cookie[cookieName], Bytes: int(x.layout.offsetOf("text.ascii")) + carriedText},
+			{At: cookie[cookieFile], Bytes: int(x.layout.offsetOf("text.ascii")) + carriedText},
 		},
 	}
 }
@@ -94,11 +94,11 @@ func (x *interpreter) block(fields []string) (b language.Block, words []language
 	const word = 8
 	low, high := int64(maxOffset), int64(0)
 	for _, field := range fields {
-		at := x.layout.at(field) &^ (word - 1)
+		at := x.layout.offsetOf(field) &^ (word - 1)
 		low, high = min(low, at), max(high, at+word)
 	}
 	for _, field := range fields {
-		words = append(words, language.Word{Offset: int(x.layout.at(field)&^(word-1) - low)})
+		words = append(words, language.Word{Offset: int(x.layout.offsetOf(field)&^(word-1) - low)})
 	}
 	return language.Block{Offset: low, Bytes: int(high - low)}, words
 }
@@ -125,7 +125,7 @@ func (x *interpreter) Frame(words []uint64) language.Frame {
 		return language.Frame{Last: true, Hidden: true}
 	}
 	f.IP = notStarted
-	if first := f.Code + uint64(x.layout.at("code.instructions")); words[wordInstruction] >= first {
+	if first := f.Code + uint64(x.layout.offsetOf("code.instructions")); words[wordInstruction] >= first {
 		f.IP = words[wordInstruction] - first
 	}
 	return f
@@ -144,4 +144,4 @@ func (x *interpreter) lastInstruction(lasti int32) uint64 {
 }
 
 // shift returns the bit offset of a field in its 64-bit word.
-func (x *interpreter) shift(field string) int { return 8 * int(x.layout.at(field)&7) }
+func (x *interpreter) shift(field string) int { return 8 * int(x.layout.offsetOf(field)&7) }

@@ -80,15 +80,15 @@ func layoutOf(minor int, word func(n uint64) (uint64, error)) (*layout, error) {
 		if len(fields) == 0 {
 			continue
 		}
-		if err := l.set(fields[0], fields[1+column], word); err != nil {
+		if err := l.setField(fields[0], fields[1+column], word); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
-// set sets an offset from an entry of the table.
-func (l *layout) set(field, entry string, word func(n uint64) (uint64, error)) error {
+// setField sets an offset from an entry of the table.
+func (l *layout) setField(field, entry string, word func(n uint64) (uint64, error)) error {
 	if entry == "-" {
 		return nil
 	}
@@ -107,15 +107,15 @@ func (l *layout) set(field, entry string, word func(n uint64) (uint64, error)) e
 	return nil
 }
 
-// has reports whether this version has a field.
-func (l *layout) has(field string) bool { _, ok := l.offsets[field]; return ok }
+// hasField reports whether this version has a field.
+func (l *layout) hasField(field string) bool { _, ok := l.offsets[field]; return ok }
 
-// at returns the offset of a field.
-func (l *layout) at(field string) int64 { return l.offsets[field] }
+// offsetOf returns the offset of a field.
+func (l *layout) offsetOf(field string) int64 { return l.offsets[field] }
 
-// list returns the fields that lead from a thread state to its first frame.
-func (l *layout) list() []string {
-	if l.has("thread.cframe") {
+// listFields returns the fields that lead from a thread state to its first frame.
+func (l *layout) listFields() []string {
+	if l.hasField("thread.cframe") {
 		return []string{"thread.cframe", "thread.frame"}
 	}
 	return []string{"thread.frame"}

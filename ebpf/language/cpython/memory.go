@@ -15,8 +15,8 @@ var errImplausible = errors.New("implausible data")
 // memory reads the memory of a process.
 type memory struct{ m language.Memory }
 
-// read reads n bytes at addr.
-func (m memory) read(addr uint64, n int) ([]byte, error) {
+// readBytes reads n bytes at addr.
+func (m memory) readBytes(addr uint64, n int) ([]byte, error) {
 	b := make([]byte, n)
 	if addr > 1<<63-1-uint64(n) {
 		return nil, fmt.Errorf("%w: address %#x", errImplausible, addr)
@@ -31,7 +31,7 @@ func (m memory) read(addr uint64, n int) ([]byte, error) {
 }
 
 func (m memory) u64(addr uint64) (uint64, error) {
-	b, err := m.read(addr, 8)
+	b, err := m.readBytes(addr, 8)
 	if err != nil {
 		return 0, err
 	}

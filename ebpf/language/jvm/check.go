@@ -39,7 +39,7 @@ func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64, err error) {
 	same := make(map[uint64]bool, done)
 	for i, c := range code[:done] {
 		header := b[i*size:][:size]
-		same[c.block.start] = l.blockUsed.of(header) != 0 && vm.parse(header, c.block.start, c.block.shift) == c.block
+		same[c.block.start] = l.blockUsed.valueIn(header) != 0 && vm.parse(header, c.block.start, c.block.shift) == c.block
 	}
 	for n, p := range pages {
 		differs := slices.ContainsFunc(p.Code, func(c *Code) bool { return !same[c.block.start] })

@@ -140,8 +140,8 @@ func (c *codeCache) Close() {
 	c.closed = true
 }
 
-// take reserves bytes to remember until Trim was called twice. It returns false if there is not enough room.
-func (c *codeCache) take(bytes int) bool {
+// takeBytes reserves bytes to remember until Trim was called twice. It returns false if there is not enough room.
+func (c *codeCache) takeBytes(bytes int) bool {
 	if c.closed || bytes > c.room || c.all.bytes.Load()+int64(bytes) > MaxRemembered {
 		return false
 	}
@@ -151,8 +151,8 @@ func (c *codeCache) take(bytes int) bool {
 	return true
 }
 
-// full reports whether there is no room to remember another place.
-func (c *codeCache) full() bool {
+// isFull reports whether there is no room to remember another place.
+func (c *codeCache) isFull() bool {
 	return c.room < placeBytes || c.all.bytes.Load() >= MaxRemembered-placeBytes
 }
 
@@ -170,8 +170,8 @@ func (c *codeCache) Forget(pages []uint64) {
 	}
 }
 
-// find returns the code at an address at a time, or nil if it is unknown.
-func (c *codeCache) find(vaddr, at uint64) *Code {
+// findCode returns the code at an address at a time, or nil if it is unknown.
+func (c *codeCache) findCode(vaddr, at uint64) *Code {
 	n, addr := vaddr>>c.shift, vaddr+c.base
 	if p := c.pages[n]; p != nil {
 		if piece := p.Find(addr); piece != nil {
@@ -188,20 +188,20 @@ func (c *codeCache) find(vaddr, at uint64) *Code {
 
 // Identify implements language.Code.
 func (c *codeCache) Identify(vaddr, at uint64) unwind.CodeID {
-	piece := c.find(vaddr, at)
+	piece := c.findCode(vaddr, at)
 	if piece == nil {
 		return unwind.UnknownCode
 	}
 	addr := vaddr + c.base
 	p := c.places(piece)
-	if id, ok := p.numbers[addr]; ok && c.keep(id) {
+	if id, ok := p.numbers[addr]; ok && c.keepCode(id) {
 		return id
 	}
 	if len(p.numbers) >= maxPlaces {
 		p.numbers, p.scopes = map[uint64]unwind.CodeID{}, map[int64]unwind.CodeID{}
 	}
 	id, whole := c.number(p, piece, addr)
-	if whole && c.take(placeBytes) {
+	if whole && c.takeBytes(placeBytes) {
 		p.numbers[addr] = id
 	}
 	return id
@@ -227,7 +227,7 @@ const (
 func (c *codeCache) places(piece *Code) *places {
 	p := c.known[0][piece]
 	if p == nil {
-		if p = c.known[1][piece]; p == nil || !c.take(p.bytes()) {
+		if p = c.known[1][piece]; p == nil || !c.takeBytes(p.bytes()) {
 			p = &places{
 				numbers: map[uint64]unwind.CodeID{}, scopes: map[int64]unwind.CodeID{}, names: map[uint64]methodName{},
 			}
@@ -250,13 +250,13 @@ func bytesOf(lines []language.Line) (bytes int) {
 	return bytes
 }
 
-// keep keeps the lines of a number until Trim was called twice. It returns false if they were forgotten.
-func (c *codeCache) keep(id unwind.CodeID) bool {
+// keepCode keeps the lines of a number until Trim was called twice. It returns false if they were forgotten.
+func (c *codeCache) keepCode(id unwind.CodeID) bool {
 	if _, ok := c.lines[0][id]; ok {
 		return true
 	}
 	lines, ok := c.lines[1][id]
-	if ok = ok && c.take(bytesOf(lines)); ok {
+	if ok = ok && c.takeBytes(bytesOf(lines)); ok {
 		c.lines[0][id] = lines
 	}
 	return ok
@@ -264,9 +264,9 @@ func (c *codeCache) keep(id unwind.CodeID) bool {
 
 // number returns the number of a place that has none yet. whole reports whether the place is fully resolved.
 func (c *codeCache) number(p *places, piece *Code, addr uint64) (id unwind.CodeID, whole bool) {
-	scope, lines := c.read(p, piece, addr)
+	scope, lines := c.readScopes(p, piece, addr)
 	whole = scope != busyScope
-	if id, ok := p.scopes[scope]; ok && c.keep(id) {
+	if id, ok := p.scopes[scope]; ok && c.keepCode(id) {
 		return id, whole
 	}
 	if c.last++; c.last <= unwind.UnknownCode { // all numbers were used: wrap around
@@ -279,10 +279,10 @@ func (c *codeCache) number(p *places, piece *Code, addr uint64) (id unwind.CodeI
 	return c.last, whole
 }
 
-// read reads the methods at a place, unless its scope already has a number. It returns no lines if the code is gone, if
-// it is not a method's code, or if the memory cannot be read now.
-func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, lines []language.Line) {
-	if piece.block.method == 0 || !c.vm.layout.debug.known || c.left <= 0 || c.full() {
+// readScopes reads the methods at a place, unless its scope already has a number. It returns no lines if the code is
+// gone, if it is not a method's code, or if the memory cannot be read now.
+func (c *codeCache) readScopes(p *places, piece *Code, addr uint64) (scope int64, lines []language.Line) {
+	if piece.block.method == 0 || !c.vm.layout.debug.known || c.left <= 0 || c.isFull() {
 		return noScope, nil
 	}
 	view := &cached{r: c.vm.memory, chunks: map[int64][]byte{}}
@@ -296,21 +296,21 @@ func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, line
 		p.debug = &info
 	}
 	scope = c.vm.scopeAt(m, piece, *p.debug, addr)
-	if id, ok := p.scopes[scope]; ok && m.err == nil && c.keep(id) {
+	if id, ok := p.scopes[scope]; ok && m.err == nil && c.keepCode(id) {
 		return scope, nil
 	}
 	switch scope {
 	case noScope:
-		lines = []language.Line{c.vm.line(m, piece.block.method, nowhere, p.names)}
+		lines = []language.Line{c.vm.lineOf(m, piece.block.method, nowhere, p.names)}
 	case entryScope:
-		lines = []language.Line{c.vm.line(m, piece.block.method, atEntry, p.names)}
+		lines = []language.Line{c.vm.lineOf(m, piece.block.method, atEntry, p.names)}
 	default:
 		lines = c.vm.lines(m, *p.debug, scope, p.names)
 	}
 	if m.err != nil || !c.vm.sameBlock(m, piece) {
 		return m.noScope(), nil
 	}
-	if !c.take(bytesOf(lines)) {
+	if !c.takeBytes(bytesOf(lines)) {
 		return noScope, nil
 	}
 	return scope, lines

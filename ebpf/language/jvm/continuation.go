@@ -99,14 +99,15 @@ func (vm *VM) continuations() (*language.Frozen, error) {
 	f := &language.Frozen{
 		EntryPC: l.entryPC, OSThread: l.osThread, OSThreadOwn: l.own, Entry: l.entry, LastSP: l.lastSP,
 		Carrier: l.carrier, EntryBytes: l.entryBytes,
-		Continuation: thread.of(m, "cont"), Outer: continuation.of(m, "parent"), Chunk: continuation.of(m, "tail"),
-		ChunkParent: chunk.of(m, "parent"), ChunkSize: chunk.of(m, "size"), ChunkSP: chunk.of(m, "sp"),
+		Continuation: thread.offsetOf(m, "cont"),
+		Outer:        continuation.offsetOf(m, "parent"), Chunk: continuation.offsetOf(m, "tail"),
+		ChunkParent: chunk.offsetOf(m, "parent"), ChunkSize: chunk.offsetOf(m, "size"), ChunkSP: chunk.offsetOf(m, "sp"),
 		LocalsBelow: localsBelow,
 	}
 	if at, ok := chunk["bottom"]; ok {
 		f.ChunkBottom = at
 	} else {
-		f.ChunkBottom, f.BottomFromEnd = chunk.of(m, "argsize"), true
+		f.ChunkBottom, f.BottomFromEnd = chunk.offsetOf(m, "argsize"), true
 	}
 	f.ChunkStack = uint64(m.u32(classes[2]+l.classHelper)) &^ (wordSize - 1) // the stack follows the fields
 	vm.references(m, f, continuation)
@@ -147,8 +148,8 @@ func (vm *VM) classes(m *memory, names ...string) ([]uint64, error) {
 // fieldOffsets is the offsets of the fields of a class, by name.
 type fieldOffsets map[string]uint64
 
-// of returns the offset of a field, which must exist.
-func (o fieldOffsets) of(m *memory, name string) uint64 {
+// offsetOf returns the offset of a field, which must exist.
+func (o fieldOffsets) offsetOf(m *memory, name string) uint64 {
 	at, ok := o[name]
 	if (!ok || at > maxClassField) && m.err == nil {
 		m.err = fmt.Errorf("field %s of a class of Java: %w", name, errImplausible)
@@ -164,7 +165,7 @@ func (vm *VM) fields(m *memory, class uint64) fieldOffsets {
 	stream := m.u64(class + l.classFields)
 	pool := m.u64(class + l.classConstants)
 	b := make([]byte, min(m.u32(stream), maxFieldBytes))
-	m.read(stream+l.bytes, b)
+	m.readBytes(stream+l.bytes, b)
 	next := func() uint64 {
 		v, size := vm.layout.unsigned5(b)
 		if size == 0 && m.err == nil {
@@ -197,7 +198,7 @@ func (vm *VM) fields(m *memory, class uint64) fieldOffsets {
 // each other.
 func (vm *VM) references(m *memory, f *language.Frozen, continuation fieldOffsets) {
 	l := &vm.layout.continuations
-	a, b := continuation.of(m, "parent"), continuation.of(m, "child")
+	a, b := continuation.offsetOf(m, "parent"), continuation.offsetOf(m, "child")
 	if f.ReferenceBytes = max(a, b) - min(a, b); f.ReferenceBytes == 4 {
 		f.Base, f.Shift = m.u64(l.oopBase+vm.bias), uint64(m.u32(l.oopShift+vm.bias))
 		return
@@ -219,7 +220,7 @@ func (vm *VM) references(m *memory, f *language.Frozen, continuation fieldOffset
 // headers, else half of its second word, or all of it. The fields follow.
 func (vm *VM) classOf(m *memory, f *language.Frozen, class uint64, chunk fieldOffsets) {
 	l := &vm.layout.continuations
-	first := chunk.of(m, "parent")
+	first := chunk.offsetOf(m, "parent")
 	for _, at := range chunk {
 		first = min(first, at)
 	}

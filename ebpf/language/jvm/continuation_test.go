@@ -12,7 +12,7 @@ import (
 
 // TestBarrierRule: only the byte before the stub has the rule that leads to the heap, and the other rules stay.
 func TestBarrierRule(t *testing.T) {
-	rule := func(depth int64) unwind.WideRule { return frame{depth: depth}.rule() }
+	rule := func(depth int64) unwind.WideRule { return frame{depth: depth}.wideRule() }
 	heap := unwind.WideRule{CFA: unwind.CFAFrozen}
 	rules := []rowAt{{at: 0, rule: rule(8)}, {at: 4, rule: rule(16)}, {at: 9, rule: rule(24)}, {at: 10, rule: rule(32)},
 		{at: 20, rule: rule(40)}}

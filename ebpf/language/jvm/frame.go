@@ -60,8 +60,8 @@ func dwarfNumber(reg byte) uint8 {
 	return reg
 }
 
-// rule converts f to a rule of the unwinder.
-func (f frame) rule() unwind.WideRule {
+// wideRule converts f to a rule of the unwinder.
+func (f frame) wideRule() unwind.WideRule {
 	fp, fpOff := unwind.FPSame, int32(0)
 	if f.saved > 0 {
 		fp, fpOff = unwind.FPAtCFA, -int32(f.saved)
@@ -115,12 +115,12 @@ const maxDepth = 1 << 24
 func (f frame) after(e x86.Effect, kind kind) frame {
 	switch e.Kind {
 	case x86.Push:
-		return f.push(e.Reg)
+		return f.afterPush(e.Reg)
 	case x86.Pop:
 		if e.Reg == rsp && f.form == bySavedSP && f.depth == 0 {
 			return frame{depth: f.above, saved: f.saved}
 		}
-		return f.pop(e.Reg)
+		return f.afterPop(e.Reg)
 	case x86.Leave:
 		return f.leave()
 	case x86.Add, x86.Align:
@@ -134,9 +134,9 @@ func (f frame) after(e x86.Effect, kind kind) frame {
 			return f.store(e)
 		}
 	case x86.Load:
-		return f.load(e)
+		return f.afterLoad(e)
 	case x86.Copy:
-		return f.move(e.Reg, e.Base, kind)
+		return f.afterMove(e.Reg, e.Base, kind)
 	case x86.Lose:
 		f.below = 0
 	case x86.Call:
@@ -155,7 +155,7 @@ func (f frame) moved(bytes int64) frame {
 	return f
 }
 
-func (f frame) push(reg byte) frame {
+func (f frame) afterPush(reg byte) frame {
 	if f.form == interpreted {
 		return f
 	}
@@ -181,7 +181,7 @@ func (f frame) push(reg byte) frame {
 	return f
 }
 
-func (f frame) pop(reg byte) frame {
+func (f frame) afterPop(reg byte) frame {
 	if f.form == interpreted {
 		return f
 	}
@@ -231,7 +231,7 @@ func (f frame) adjust(e x86.Effect, kind kind) frame {
 		if kind == exception && f.form == bySP && e.N < 0 && f.depth%-e.N == 0 {
 			return f // the CFA belongs to a compiled frame, and is aligned
 		}
-		return f.lost(kind)
+		return f.withoutRule(kind)
 	}
 	f.depth -= e.N
 	return f.checked()
@@ -251,7 +251,7 @@ func (f frame) address(e x86.Effect, kind kind) frame {
 		f.depth -= e.N
 		return f.checked()
 	}
-	return f.lost(kind)
+	return f.withoutRule(kind)
 }
 
 // store handles a move of 64 bits to memory.
@@ -269,8 +269,8 @@ func (f frame) store(e x86.Effect) frame {
 	return f
 }
 
-// load handles a move of 64 bits from memory.
-func (f frame) load(e x86.Effect) frame {
+// afterLoad handles a move of 64 bits from memory.
+func (f frame) afterLoad(e x86.Effect) frame {
 	onStack := e.Base == rsp
 	switch {
 	case e.Reg == rbp && onStack && f.form == bySP && f.saved == f.depth-e.N:
@@ -287,8 +287,8 @@ func (f frame) load(e x86.Effect) frame {
 	return f
 }
 
-// move handles a move of 64 bits between registers.
-func (f frame) move(to, from byte, kind kind) frame {
+// afterMove handles a move of 64 bits between registers.
+func (f frame) afterMove(to, from byte, kind kind) frame {
 	switch {
 	case to == rbp && from == rsp:
 		switch {
@@ -316,15 +316,15 @@ func (f frame) move(to, from byte, kind kind) frame {
 	case to == rsp && f.form == bySender && f.loaded && from == f.sender:
 		return frame{loaded: true, ra: f.ra} // CFA = sp
 	case to == rsp && f.form != interpreted:
-		return f.lost(kind)
+		return f.withoutRule(kind)
 	}
 	return f
 }
 
-// lost returns the frame after its stack pointer is lost. The interpreter and the adapters called from it have the
-// caller's stack pointer in r13. Compiled code loses it only just before a fatal stop, and the handler to which the VM
-// redirects a frame that continues in the interpreter follows immediately.
-func (f frame) lost(kind kind) frame {
+// withoutRule returns the frame after its stack pointer is lost. The interpreter and the adapters called from it have
+// the caller's stack pointer in r13. Compiled code loses it only just before a fatal stop, and the handler to which the
+// VM redirects a frame that continues in the interpreter follows immediately.
+func (f frame) withoutRule(kind kind) frame {
 	if kind == compiled && f.form == bySP {
 		return f
 	}

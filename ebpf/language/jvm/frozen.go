@@ -63,14 +63,14 @@ func withBarrier(rules []rowAt, barrier, end int) []rowAt {
 // Frozen implements language.Freezing.
 func (c *codeCache) Frozen(vaddr, at uint64) (frozen, returned bool) {
 	addr := vaddr + c.base
-	piece := c.find(vaddr, at)
+	piece := c.findCode(vaddr, at)
 	if piece == nil || piece.block.method != 0 || !isContinuationStubs(piece.Name) {
 		return false, false
 	}
 	if c.barrierOf != piece || c.barrier == piece.End {
 		m := memory{r: c.vm.memory}
 		code := make([]byte, min(piece.End-piece.Start, MaxCode))
-		if m.read(piece.Start, code); m.err != nil {
+		if m.readBytes(piece.Start, code); m.err != nil {
 			return true, false // unknown
 		}
 		c.barrierOf, c.barrier = piece, barrierIn(code, piece.Start)
@@ -87,14 +87,14 @@ const (
 
 // Freezes implements language.Freezing.
 func (c *codeCache) Freezes(leaf, top, at uint64) bool {
-	piece := c.find(leaf, at)
+	piece := c.findCode(leaf, at)
 	switch {
 	case piece == nil:
 		return false
 	case piece.Name == yieldMethod:
 		return true
-	case c.vm.text(piece.block.name) == methodSuffix: // compiled code calls the VM by stubs
+	case c.vm.readText(piece.block.name) == methodSuffix: // compiled code calls the VM by stubs
 		return false
 	}
-	return leaf >= top && leaf-top < leaveBytes && piece == c.find(top-1, at)
+	return leaf >= top && leaf-top < leaveBytes && piece == c.findCode(top-1, at)
 }

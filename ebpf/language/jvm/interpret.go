@@ -191,7 +191,7 @@ func (*library) Entering() []language.Range { return nil }
 
 // Interpret implements language.Interpreted.
 func (l *library) Interpret(p language.Process) (language.Interpreter, error) {
-	vm, err := l.open(p)
+	vm, err := l.openVM(p)
 	if err != nil {
 		return nil, fmt.Errorf("interpreter of a Java VM: %w", err)
 	}

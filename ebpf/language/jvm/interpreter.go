@@ -46,8 +46,8 @@ func (vm *VM) queue() (start, end uint64) {
 	}
 	start = m.u64(vm.interpreter + l.stubBuffer)
 	var b [8]byte
-	m.read(vm.interpreter+l.queueEnd.at, b[:l.queueEnd.size])
-	size := member{size: l.queueEnd.size}.of(b[:])
+	m.readBytes(vm.interpreter+l.queueEnd.at, b[:l.queueEnd.size])
+	size := member{size: l.queueEnd.size}.valueIn(b[:])
 	if m.err != nil || size < 0 {
 		return 0, 0
 	}
@@ -55,7 +55,9 @@ func (vm *VM) queue() (start, end uint64) {
 }
 
 // isInterpreter reports whether a block is the interpreter.
-func (vm *VM) isInterpreter(b *block) bool { return strings.HasPrefix(vm.text(b.name), "Interpreter") }
+func (vm *VM) isInterpreter(b *block) bool {
+	return strings.HasPrefix(vm.readText(b.name), "Interpreter")
+}
 
 // codelets lists the pieces of the interpreter in a block.
 func (vm *VM) codelets(b *block, code []byte) (found []codelet) {
@@ -69,15 +71,15 @@ func (vm *VM) codelets(b *block, code []byte) (found []codelet) {
 	}
 	for at := start; at+l.codeletBytes <= end && len(found) < maxCodelets; {
 		header := code[at-b.code:]
-		size := l.codeletSize.of(header)
+		size := l.codeletSize.valueIn(header)
 		if size < int64(l.codeletBytes) || uint64(size) > end-at {
 			break
 		}
-		text := member{at: l.codeletDescription, size: 8}.of(header)
+		text := member{at: l.codeletDescription, size: 8}.valueIn(header)
 		found = append(found, codelet{
 			start: (at + l.codeletBytes + codeletAlign - 1) &^ (codeletAlign - 1),
 			end:   at + uint64(size),
-			entry: strings.HasPrefix(vm.text(uint64(text)), "method entry point"),
+			entry: strings.HasPrefix(vm.readText(uint64(text)), "method entry point"),
 		})
 		at += uint64(size)
 	}
@@ -86,7 +88,7 @@ func (vm *VM) codelets(b *block, code []byte) (found []codelet) {
 
 // interpreterRules returns the rules of the interpreter.
 func (vm *VM) interpreterRules(b *block, code []byte) []rowAt {
-	interpretedRule := frame{form: interpreted}.rule()
+	interpretedRule := frame{form: interpreted}.wideRule()
 	rules := []rowAt{{0, interpretedRule, true}}
 	for _, c := range vm.codelets(b, code) {
 		if c.start >= c.end {

@@ -111,8 +111,8 @@ func (r *layoutReader) relocated(pointer uint64) uint64 {
 // pointer reads a pointer into libjvm, see relocated.
 func (r *layoutReader) pointer(at uint64) uint64 { return r.relocated(r.u64(at)) }
 
-// each calls yield for the entries of a table until yield returns false.
-func (r *layoutReader) each(table, entry string, yield func(at uint64) bool) {
+// eachEntry calls yield for the entries of a table until yield returns false.
+func (r *layoutReader) eachEntry(table, entry string, yield func(at uint64) bool) {
 	at, stride := r.relocated(r.symbol(table)), r.symbol(entry+"ArrayStride")
 	if r.err == nil && (at == 0 || stride == 0) {
 		r.err = ErrNotReady // not relocated yet
@@ -134,7 +134,7 @@ func (r *layoutReader) structs(l *Layout) {
 	typeName, fieldName := r.symbol(entry+"TypeNameOffset"), r.symbol(entry+"FieldNameOffset")
 	typeString, static := r.symbol(entry+"TypeStringOffset"), r.symbol(entry+"IsStaticOffset")
 	offset, address := r.symbol(entry+"OffsetOffset"), r.symbol(entry+"AddressOffset")
-	r.each("Structs", entry, func(at uint64) bool {
+	r.eachEntry("Structs", entry, func(at uint64) bool {
 		typ, name := r.pointer(at+typeName), r.pointer(at+fieldName)
 		if typ == 0 || name == 0 {
 			return false
@@ -155,7 +155,7 @@ func (r *layoutReader) structs(l *Layout) {
 func (r *layoutReader) types(l *Layout) {
 	const entry = "TypeEntry"
 	typeName, size := r.symbol(entry+"TypeNameOffset"), r.symbol(entry+"SizeOffset")
-	r.each("Types", entry, func(at uint64) bool {
+	r.eachEntry("Types", entry, func(at uint64) bool {
 		typ := r.pointer(at + typeName)
 		if typ == 0 {
 			return false

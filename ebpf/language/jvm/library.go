@@ -48,14 +48,14 @@ type library struct {
 
 // Attach implements language.Library.
 func (l *library) Attach(p language.Process) (language.Code, error) {
-	vm, err := l.open(p)
+	vm, err := l.openVM(p)
 	if err != nil {
 		return nil, fmt.Errorf("Java VM: %w", err)
 	}
 	return newCodeCache(vm, l.remembered), nil
 }
 
-func (l *library) open(p language.Process) (*VM, error) {
+func (l *library) openVM(p language.Process) (*VM, error) {
 	if l.err != nil {
 		return nil, l.err
 	}

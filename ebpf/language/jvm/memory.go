@@ -16,8 +16,8 @@ type memory struct {
 	err error
 }
 
-// read fills b from addr, with zeros if that fails.
-func (m *memory) read(addr uint64, b []byte) {
+// readBytes fills b from addr, with zeros if that fails.
+func (m *memory) readBytes(addr uint64, b []byte) {
 	if m.err == nil {
 		if addr > 1<<63-1-uint64(len(b)) {
 			m.err = fmt.Errorf("read memory at 0x%x: %w", addr, errImplausible)
@@ -35,19 +35,19 @@ func (m *memory) read(addr uint64, b []byte) {
 
 func (m *memory) u64(addr uint64) uint64 {
 	var b [8]byte
-	m.read(addr, b[:])
+	m.readBytes(addr, b[:])
 	return binary.LittleEndian.Uint64(b[:])
 }
 
 func (m *memory) u32(addr uint64) uint32 {
 	var b [4]byte
-	m.read(addr, b[:])
+	m.readBytes(addr, b[:])
 	return binary.LittleEndian.Uint32(b[:])
 }
 
 func (m *memory) u16(addr uint64) uint16 {
 	var b [2]byte
-	m.read(addr, b[:])
+	m.readBytes(addr, b[:])
 	return binary.LittleEndian.Uint16(b[:])
 }
 
@@ -57,7 +57,7 @@ func (m *memory) cString(addr uint64) string {
 	var out []byte
 	for len(out) < maxString {
 		b := make([]byte, piece-addr%piece)
-		m.read(addr, b)
+		m.readBytes(addr, b)
 		if end := bytes.IndexByte(b, 0); end >= 0 {
 			return string(append(out, b[:end]...))
 		}

@@ -10,7 +10,7 @@ func (vm *VM) name(b *block) string {
 			return name.function
 		}
 	}
-	return vm.text(b.name)
+	return vm.readText(b.name)
 }
 
 // methodName is the name and source file of a Method.
@@ -55,6 +55,6 @@ const maxSymbol = 1 << 10
 func (vm *VM) symbol(m *memory, at uint64) string {
 	l := &vm.layout.names
 	b := make([]byte, min(m.u16(at+l.length), maxSymbol))
-	m.read(at+l.body, b)
+	m.readBytes(at+l.body, b)
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }

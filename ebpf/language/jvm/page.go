@@ -83,7 +83,7 @@ func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error)
 			changes = append(changes, unwind.Change{Vaddr: b.code + uint64(r.at) - base, Rule: r.rule})
 		}
 		changes = append(changes, unwind.Change{Vaddr: b.limit - base, Rule: absent})
-		code := vm.code(b, old)
+		code := vm.codeOf(b, old)
 		if vm.isInterpreter(&b) {
 			code.rows = rules
 		}
@@ -96,8 +96,8 @@ func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error)
 	return page, nil
 }
 
-// code returns the named code of a block, from old if it is there.
-func (vm *VM) code(b block, old *Page) *Code {
+// codeOf returns the named code of a block, from old if it is there.
+func (vm *VM) codeOf(b block, old *Page) *Code {
 	if old != nil {
 		for _, c := range old.Code {
 			if c.block == b {
@@ -123,11 +123,11 @@ const (
 
 // rules returns the rules of a block's code, and its part in the page [lo, hi) if the VM may still write that part.
 func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, []bytesOfBlock, error) {
-	if isBuffer(vm.text(b.name)) {
-		return []rowAt{{rule: entryFrame.rule()}}, nil, nil
+	if isBuffer(vm.readText(b.name)) {
+		return []rowAt{{rule: entryFrame.wideRule()}}, nil, nil
 	}
 	if one := vm.long[b.start]; one != nil && one.block == *b && one.still(lo, vm.view) {
-		return one.rules, one.part(lo), nil
+		return one.rules, one.partOn(lo), nil
 	}
 	writes := b.method == 0 && b.frame == 0
 	m := memory{r: vm.view}
@@ -135,7 +135,7 @@ func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, []bytesOfBlock, error) {
 		m.r = vm.memory // one read of the whole code, because it is long
 	}
 	code := make([]byte, min(b.limit-b.code, MaxCode))
-	m.read(b.code, code)
+	m.readBytes(b.code, code)
 	if m.err != nil {
 		return nil, nil, m.err
 	}
@@ -151,11 +151,11 @@ func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, []bytesOfBlock, error) {
 		vm.long[b.start] = one
 		vm.longRules += len(one.rules)
 	}
-	return one.rules, one.part(lo), nil
+	return one.rules, one.partOn(lo), nil
 }
 
-// part returns the part in a page, if the VM may still write it.
-func (o *longOne) part(page uint64) []bytesOfBlock {
+// partOn returns the part in a page, if the VM may still write it.
+func (o *longOne) partOn(page uint64) []bytesOfBlock {
 	if part, ok := o.parts[page]; ok {
 		return []bytesOfBlock{part}
 	}
@@ -164,7 +164,7 @@ func (o *longOne) part(page uint64) []bytesOfBlock {
 
 // still reports whether the rules in a page match the instructions in memory.
 func (o *longOne) still(page uint64, memory io.ReaderAt) bool {
-	for _, part := range o.part(page) {
+	for _, part := range o.partOn(page) {
 		same, err := part.still(memory)
 		return same && err == nil
 	}
@@ -175,7 +175,7 @@ func (o *longOne) still(page uint64, memory io.ReaderAt) bool {
 const MaxCode = 2 << 20
 
 func (vm *VM) makeRules(b *block, code []byte) []rowAt {
-	name := vm.text(b.name)
+	name := vm.readText(b.name)
 	switch {
 	case vm.isInterpreter(b):
 		return vm.interpreterRules(b, code)
@@ -203,8 +203,8 @@ func isBuffer(name string) bool {
 // maxTexts bounds the remembered names.
 const maxTexts = 4096
 
-// text returns the C string at an address, or "" if it cannot be read.
-func (vm *VM) text(at uint64) string {
+// readText returns the C string at an address, or "" if it cannot be read.
+func (vm *VM) readText(at uint64) string {
 	s, ok := vm.texts[at]
 	if !ok {
 		m := memory{r: vm.view}

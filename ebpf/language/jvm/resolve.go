@@ -119,7 +119,7 @@ func (l *Layout) resolve() error {
 	b.log2Segment = r.offset("CodeHeap::_log2_segment_size")
 	b.spaceLow, b.spaceHigh = r.offset("VirtualSpace::_low"), r.offset("VirtualSpace::_high")
 	b.spaceStart, b.spaceEnd = r.offset("VirtualSpace::_low_boundary"), r.offset("VirtualSpace::_high_boundary")
-	r.blob(b)
+	r.resolveBlob(b)
 	r.interpreter(b)
 	n := &l.names
 	n.constMethod, n.constants = r.offset("Method::_constMethod"), r.offset("ConstMethod::_constants")
@@ -136,7 +136,7 @@ func (l *Layout) resolve() error {
 	more.lines(n)
 	l.debug = (&resolver{l: l}).debug()
 	l.frames = (&resolver{l: l}).interpreted()
-	l.perf = (&resolver{l: l}).perf()
+	l.perf = (&resolver{l: l}).resolvePerf()
 	l.continuations = (&resolver{l: l}).continuations()
 	return r.err
 }
@@ -157,8 +157,8 @@ func (r *resolver) lines(n *nameLayout) {
 	}
 }
 
-// blob looks up the fields of a piece of code.
-func (r *resolver) blob(b *blobLayout) {
+// resolveBlob looks up the fields of a piece of code.
+func (r *resolver) resolveBlob(b *blobLayout) {
 	b.header = r.l.sizes["HeapBlock"]
 	b.blockLength, b.blockUsed = r.member("HeapBlock::Header::_length"), r.member("HeapBlock::Header::_used")
 	b.name = r.offset("CodeBlob::_name")

@@ -69,29 +69,29 @@ func (vm *VM) debugInfo(m *memory, c *Code) (i debugInfo) {
 	l := &vm.layout.debug
 	at := c.block.start + vm.layout.blobs.header
 	b := make([]byte, l.bytes)
-	m.read(at, b)
+	m.readBytes(at, b)
 	base := at
 	if l.immutable.size != 0 {
-		base = uint64(l.immutable.of(b))
-		i.scopesEnd = base + uint64(l.immutableSize.of(b))
+		base = uint64(l.immutable.valueIn(b))
+		i.scopesEnd = base + uint64(l.immutableSize.valueIn(b))
 	}
-	i.places, i.placesEnd = base+uint64(l.places.of(b)), base+uint64(l.end.of(b))
+	i.places, i.placesEnd = base+uint64(l.places.valueIn(b)), base+uint64(l.end.valueIn(b))
 	if l.scopesPointer.size != 0 {
-		i.scopes = uint64(l.scopesPointer.of(b))
+		i.scopes = uint64(l.scopesPointer.valueIn(b))
 	} else {
-		i.scopes = base + uint64(l.scopes.of(b))
+		i.scopes = base + uint64(l.scopes.valueIn(b))
 	}
 	if l.immutable.size == 0 {
 		i.scopesEnd = i.places
 	}
 	switch {
 	case l.mutable.size != 0:
-		i.methods = uint64(l.mutable.of(b)) + uint64(l.relocations.of(b))
-		i.methodsEnd = uint64(l.mutable.of(b)) + uint64(l.mutableSize.of(b))
+		i.methods = uint64(l.mutable.valueIn(b)) + uint64(l.relocations.valueIn(b))
+		i.methodsEnd = uint64(l.mutable.valueIn(b)) + uint64(l.mutableSize.valueIn(b))
 	case l.immutable.size != 0:
-		i.methods, i.methodsEnd = at+uint64(l.data.of(b)+l.methods.of(b)), c.block.end
+		i.methods, i.methodsEnd = at+uint64(l.data.valueIn(b)+l.methods.valueIn(b)), c.block.end
 	default:
-		i.methods, i.methodsEnd = at+uint64(l.methods.of(b)), i.scopes
+		i.methods, i.methodsEnd = at+uint64(l.methods.valueIn(b)), i.scopes
 	}
 	if m.err == nil && (i.placesEnd < i.places || i.scopesEnd < i.scopes || i.methodsEnd < i.methods ||
 		i.placesEnd-i.places > maxDebugInfo || i.scopesEnd-i.scopes > maxDebugInfo) {
@@ -128,8 +128,8 @@ func (vm *VM) scopeAt(m *memory, c *Code, i debugInfo, addr uint64) int64 {
 		if n >= count {
 			return 0, noScope
 		}
-		m.read(i.places+n*l.place, b)
-		return l.code.of(b), max(l.scope.of(b), noScope)
+		m.readBytes(i.places+n*l.place, b)
+		return l.code.valueIn(b), max(l.scope.valueIn(b), noScope)
 	}
 	low, high := uint64(0), count
 	for low < high {
@@ -164,7 +164,7 @@ func (vm *VM) lines(m *memory, i debugInfo, scope int64, names map[uint64]method
 		}
 		at := i.scopes + uint64(scope)
 		b := make([]byte, min(scopeBytes, i.scopesEnd-at))
-		m.read(at, b)
+		m.readBytes(at, b)
 		var numbers [3]uint32 // the caller's scope, the method, and the position in it
 		for k := range numbers {
 			var size int
@@ -178,14 +178,14 @@ func (vm *VM) lines(m *memory, i debugInfo, scope int64, names map[uint64]method
 			m.err = errImplausible
 			break
 		}
-		lines = append(lines, vm.line(m, m.u64(i.methods+wordSize*(method-1)), bci, names))
+		lines = append(lines, vm.lineOf(m, m.u64(i.methods+wordSize*(method-1)), bci, names))
 		scope = caller
 	}
 	return lines
 }
 
-// line returns a method, and the line of one of its bytecodes.
-func (vm *VM) line(m *memory, method uint64, bci int, names map[uint64]methodName) language.Line {
+// lineOf returns a method, and the line of one of its bytecodes.
+func (vm *VM) lineOf(m *memory, method uint64, bci int, names map[uint64]methodName) language.Line {
 	name, known := names[method]
 	if !known {
 		if name = vm.methodName(m, method); name.function != "" {
@@ -235,14 +235,14 @@ func (vm *VM) lineTable(m *memory, method uint64) []byte {
 	}
 	at := m.u64(method + l.constMethod)
 	b := make([]byte, l.constMethodBytes)
-	m.read(at, b)
-	size := uint64(uint16(l.codeSize.of(b)))
-	table, end := at+l.constMethodBytes+size, at+wordSize*uint64(uint32(l.constMethodSize.of(b)))
-	if m.err != nil || l.flags.of(b)&hasLines == 0 || table >= end {
+	m.readBytes(at, b)
+	size := uint64(uint16(l.codeSize.valueIn(b)))
+	table, end := at+l.constMethodBytes+size, at+wordSize*uint64(uint32(l.constMethodSize.valueIn(b)))
+	if m.err != nil || l.flags.valueIn(b)&hasLines == 0 || table >= end {
 		return nil
 	}
 	entries := make([]byte, min(end-table, maxLines))
-	m.read(table, entries)
+	m.readBytes(table, entries)
 	return entries
 }
 
@@ -324,6 +324,6 @@ func (vm *VM) sameBlock(m *memory, c *Code) bool {
 	l := &vm.layout.blobs
 	m.r = vm.memory
 	b := make([]byte, l.bytes)
-	m.read(c.block.start, b)
-	return m.err == nil && l.blockUsed.of(b) != 0 && vm.parse(b, c.block.start, c.block.shift) == c.block
+	m.readBytes(c.block.start, b)
+	return m.err == nil && l.blockUsed.valueIn(b) != 0 && vm.parse(b, c.block.start, c.block.shift) == c.block
 }

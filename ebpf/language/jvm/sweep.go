@@ -54,10 +54,10 @@ type rowAt struct {
 // rules returns the rules of a piece of code, from offset 0 on.
 func (p piece) rules() []rowAt {
 	s := sweep{piece: p, known: map[int]target{}, guessed: map[int]bool{}}
-	s.run()
+	s.runPasses()
 	for turn := 0; s.again && turn < maxTurns; turn++ {
 		s.again, s.rules = false, s.rules[:0]
-		s.run()
+		s.runPasses()
 	}
 	return s.rules
 }
@@ -101,7 +101,7 @@ func (s *sweep) whole() frame {
 	return f
 }
 
-func (s *sweep) run() {
+func (s *sweep) runPasses() {
 	f := s.first()
 	reached, sure := true, true
 	for at := 0; at < len(s.code); {
@@ -115,13 +115,13 @@ func (s *sweep) run() {
 		}
 		in, ok := x86.Decode(s.code[at:])
 		if !ok {
-			s.add(at, f)
+			s.addFrame(at, f)
 			at++
 			reached = false
 			continue
 		}
 		s.correct(&f, at, &in)
-		s.add(at, f)
+		s.addFrame(at, f)
 		next := at + in.Length
 		if s.kind == stub {
 			if begins := bytes.Index(s.code[at:min(next+len(enter)-1, len(s.code))], enter); begins > 0 {
@@ -131,14 +131,14 @@ func (s *sweep) run() {
 		}
 		switch e := x86.StackEffect(&in); e.Kind {
 		case x86.Branch:
-			s.jump(next+int(e.N), f, sure)
+			s.jumpTo(next+int(e.N), f, sure)
 		case x86.Jump:
-			s.jump(next+int(e.N), f, sure)
+			s.jumpTo(next+int(e.N), f, sure)
 			reached = false
 		case x86.JumpBySlot, x86.JumpAnywhere, x86.Return, x86.Trap, x86.Stop:
 			reached = false
 		default:
-			f = s.step(f, e)
+			f = s.stepFrame(f, e)
 		}
 		at = next
 	}
@@ -159,8 +159,8 @@ func (s *sweep) correct(f *frame, at int, in *x86.Instruction) {
 // compiled code calls instead of a method that is not compiled.
 func (s *sweep) callsStub(at int) bool { return at+5 <= len(s.code) && s.code[at] == 0xe9 }
 
-// step returns f after an instruction that continues at the next one.
-func (s *sweep) step(f frame, e x86.Effect) frame {
+// stepFrame returns f after an instruction that continues at the next one.
+func (s *sweep) stepFrame(f frame, e x86.Effect) frame {
 	if s.kind == interpreterEntry {
 		return s.enter(f, e)
 	}
@@ -207,8 +207,8 @@ func (s *sweep) framed(f frame) bool {
 	return f.form == interpreted && (s.kind != interpreterEntry || f.depth >= s.fixed)
 }
 
-// jump notes the frame at the target of a jump. A sure frame replaces a guess.
-func (s *sweep) jump(to int, f frame, sure bool) {
+// jumpTo notes the frame at the target of a jump. A sure frame replaces a guess.
+func (s *sweep) jumpTo(to int, f frame, sure bool) {
 	if to < 0 || to >= len(s.code) || f.form == unknownForm {
 		return
 	}
@@ -219,8 +219,8 @@ func (s *sweep) jump(to int, f frame, sure bool) {
 	s.again = s.again || sure && s.guessed[to]
 }
 
-func (s *sweep) add(at int, f frame) {
-	row := rowAt{at, f.rule(), s.framed(f)}
+func (s *sweep) addFrame(at int, f frame) {
+	row := rowAt{at, f.wideRule(), s.framed(f)}
 	if n := len(s.rules); n > 0 && s.rules[n-1].rule == row.rule && s.rules[n-1].framed == row.framed {
 		return
 	}

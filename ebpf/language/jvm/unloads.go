@@ -25,8 +25,8 @@ const (
 
 var errNoCounter = fmt.Errorf("a Java VM does not count the classes that it unloads: %w", language.ErrUnknown)
 
-// perf looks up the fields of the performance data.
-func (r *resolver) perf() perfLayout {
+// resolvePerf looks up the fields of the performance data.
+func (r *resolver) resolvePerf() perfLayout {
 	p := perfLayout{
 		used: r.member("PerfDataPrologue::used"), firstEntry: r.member("PerfDataPrologue::entry_offset"),
 		entries: r.member("PerfDataPrologue::num_entries"),
@@ -52,23 +52,23 @@ func (i *interpreter) Unloads(process language.Memory, bias uint64) (counter uin
 		return 0, fmt.Errorf("performance data of a Java VM: %w", language.ErrNotReady)
 	}
 	begin := make([]byte, maxPerfHeader)
-	m.read(start, begin)
-	used := l.used.of(begin)
+	m.readBytes(start, begin)
+	used := l.used.valueIn(begin)
 	if m.err == nil && (used < maxPerfHeader || used > maxPerfData) {
 		return 0, fmt.Errorf("%d bytes of performance data: %w", used, errNoCounter)
 	}
 	data := make([]byte, used) // empty after an error
-	m.read(start, data)
+	m.readBytes(start, data)
 	if m.err != nil {
 		return 0, m.err
 	}
-	at := l.firstEntry.of(data)
-	for range l.entries.of(data) {
+	at := l.firstEntry.valueIn(data)
+	for range l.entries.valueIn(data) {
 		if at < 0 || at >= used {
 			break
 		}
 		entry := data[at:]
-		length := l.length.of(entry)
+		length := l.length.valueIn(entry)
 		if length <= 0 || length > int64(len(entry)) {
 			break
 		}
@@ -82,10 +82,10 @@ func (i *interpreter) Unloads(process language.Memory, bias uint64) (counter uin
 
 // counter returns the offset of the number in an entry, if the entry is the counter of unloaded classes.
 func (l *perfLayout) counter(entry []byte) (there uint64, ok bool) {
-	name, data := l.name.of(entry), l.dataThere.of(entry)
+	name, data := l.name.valueIn(entry), l.dataThere.valueIn(entry)
 	fits := func(at int64, bytes int) bool { return at >= 0 && at <= int64(len(entry)-bytes) }
-	if !fits(name, len(unloadsName)+1) || !fits(data, wordSize) || l.dataType.of(entry) != perfLong ||
-		l.elements.of(entry) != 0 {
+	if !fits(name, len(unloadsName)+1) || !fits(data, wordSize) || l.dataType.valueIn(entry) != perfLong ||
+		l.elements.valueIn(entry) != 0 {
 		return 0, false
 	}
 	return uint64(data), bytes.HasPrefix(entry[name:], []byte(unloadsName+"\x00"))

@@ -104,7 +104,7 @@ func (vm *VM) readHeaps() error {
 	}
 	var found []heap
 	for _, at := range pointers {
-		h, err := vm.heap(&m, at)
+		h, err := vm.heapAt(&m, at)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (vm *VM) readHeaps() error {
 	return m.err
 }
 
-func (vm *VM) heap(m *memory, at uint64) (heap, error) {
+func (vm *VM) heapAt(m *memory, at uint64) (heap, error) {
 	l := &vm.layout.blobs
 	space := at + l.heapMemory
 	h := heap{
@@ -208,7 +208,7 @@ func (vm *VM) firstBlock(h *heap, addr uint64) (uint64, error) {
 	b := make([]byte, free)
 	for range maxBlocks {
 		first := segment - min(segment, free-1)
-		m.read(h.segments+first, b[:segment-first+1])
+		m.readBytes(h.segments+first, b[:segment-first+1])
 		if m.err != nil {
 			return 0, m.err
 		}
@@ -238,11 +238,11 @@ func (vm *VM) block(h *heap, at uint64) (block, uint64, error) {
 		return block{}, 0, errBeyond
 	}
 	b := make([]byte, l.bytes)
-	m.read(at, b)
+	m.readBytes(at, b)
 	if m.err != nil {
 		return block{}, 0, m.err
 	}
-	segments := l.blockLength.of(b)
+	segments := l.blockLength.valueIn(b)
 	switch {
 	case segments <= 0:
 		return block{}, 0, errUnused
@@ -250,7 +250,7 @@ func (vm *VM) block(h *heap, at uint64) (block, uint64, error) {
 		return block{}, 0, errBeyond
 	}
 	length := uint64(segments) << h.shift
-	if l.blockUsed.of(b) == 0 {
+	if l.blockUsed.valueIn(b) == 0 {
 		return block{}, length, nil
 	}
 	return vm.parse(b, at, h.shift), length, nil
@@ -263,17 +263,17 @@ func (vm *VM) parse(b []byte, at uint64, shift uint8) block {
 	blob := b[l.header:]
 	start := at + l.header
 	out := block{
-		start: at, end: at + uint64(l.blockLength.of(b))<<shift, shift: shift,
+		start: at, end: at + uint64(l.blockLength.valueIn(b))<<shift, shift: shift,
 		name:  binary.LittleEndian.Uint64(blob[l.name:]),
-		frame: max(0, wordSize*l.frameSize.of(blob)), complete: l.complete.of(blob),
+		frame: max(0, wordSize*l.frameSize.valueIn(blob)), complete: l.complete.valueIn(blob),
 	}
-	if strings.HasSuffix(vm.text(out.name), methodSuffix) { // other blobs have other data in these places
-		out.method, out.compileID = binary.LittleEndian.Uint64(blob[l.method:]), uint64(l.compileID.of(blob))
+	if strings.HasSuffix(vm.readText(out.name), methodSuffix) { // other blobs have other data in these places
+		out.method, out.compileID = binary.LittleEndian.Uint64(blob[l.method:]), uint64(l.compileID.valueIn(blob))
 	}
 	if l.codeBegin != 0 {
 		out.code, out.limit = binary.LittleEndian.Uint64(blob[l.codeBegin:]), binary.LittleEndian.Uint64(blob[l.codeEnd:])
 	} else {
-		out.code, out.limit = start+uint64(l.codeOffset.of(blob)), start+uint64(l.codeEndOffset.of(blob))
+		out.code, out.limit = start+uint64(l.codeOffset.valueIn(blob)), start+uint64(l.codeEndOffset.valueIn(blob))
 	}
 	if out.code <= start || out.code >= out.limit || out.limit > out.end || out.frame > maxDepth {
 		return block{}
@@ -284,8 +284,8 @@ func (vm *VM) parse(b []byte, at uint64, shift uint8) block {
 // methodSuffix ends HotSpot's names of compiled methods and of wrappers that call native methods.
 const methodSuffix = "nmethod"
 
-// of returns the number in an object.
-func (m member) of(b []byte) int64 {
+// valueIn returns the number in an object.
+func (m member) valueIn(b []byte) int64 {
 	if m.at+m.size > uint64(len(b)) {
 		return 0
 	}

@@ -29,11 +29,11 @@ func (m *reader) codeAt(pc uint64) (c code) {
 	page := make([]byte, codePage)
 	mistaken := 0
 	for at := pc &^ (codePage - 1); pc-at < maxCode && m.err == nil; at -= codePage {
-		m.read(at, page)
+		m.readBytes(at, page)
 		// The last head in the page whose instructions start at pc or below.
 		low := min(pc, at+codePage-8+uint64(m.l.StreamStart)) &^ (codeAlignment - 1)
 		for ; m.err == nil && low >= at+uint64(m.l.StreamStart); low -= codeAlignment {
-			head := body(page).word(int(low-at) - m.l.StreamStart)
+			head := body(page).wordAt(int(low-at) - m.l.StreamStart)
 			if !head.object() || !m.isMapOf(head, m.l.TypeStream) {
 				continue
 			}
@@ -41,12 +41,12 @@ func (m *reader) codeAt(pc uint64) (c code) {
 				return c
 			}
 			if mistaken++; mistaken == maxMistaken {
-				m.fail(fmt.Errorf("code at 0x%x: %w", pc, errImplausible))
+				m.failWith(fmt.Errorf("code at 0x%x: %w", pc, errImplausible))
 			}
 			m.err = nil
 		}
 	}
-	m.fail(fmt.Errorf("no code at 0x%x: %w", pc, errImplausible))
+	m.failWith(fmt.Errorf("no code at 0x%x: %w", pc, errImplausible))
 	return code{}
 }
 
@@ -73,15 +73,15 @@ func (m *reader) code(low uint64) (c code) {
 	if m.l.StreamCode == absent {
 		b = m.object(stream, size)
 	} else {
-		b = m.typed(head.word(m.l.StreamCode), size, m.l.TypeCode)
+		b = m.typed(head.wordAt(m.l.StreamCode), size, m.l.TypeCode)
 	}
-	if m.err == nil && m.l.CodeStart != absent && uint64(b.word(m.l.CodeStart)) != low {
-		m.fail(fmt.Errorf("code at 0x%x begins elsewhere: %w", low, errImplausible))
+	if m.err == nil && m.l.CodeStart != absent && uint64(b.wordAt(m.l.CodeStart)) != low {
+		m.failWith(fmt.Errorf("code at 0x%x begins elsewhere: %w", low, errImplausible))
 	}
 	length := b.u32(m.l.CodeSize)
-	c = code{low: low, high: low + uint64(length), from: b.word(m.l.CodeDeopt), positions: b.word(m.l.CodePositions)}
+	c = code{low: low, high: low + uint64(length), from: b.wordAt(m.l.CodeDeopt), positions: b.wordAt(m.l.CodePositions)}
 	if m.err == nil && length > maxCode {
-		m.fail(fmt.Errorf("code of %d bytes: %w", length, errImplausible))
+		m.failWith(fmt.Errorf("code of %d bytes: %w", length, errImplausible))
 	}
 	c.stamp = m.l.stamp(head, b)
 	return c
@@ -90,8 +90,8 @@ func (m *reader) code(low uint64) (c code) {
 // stamp hashes words of a head and of the object that describes the code. The first words of both identify their types.
 func (l *Layout) stamp(head, described body) uint64 {
 	return language.Fold([]uint64{
-		uint64(head.word(0)), uint64(head.word(8)), uint64(described.word(0)), uint64(described.u32(l.CodeSize)),
-		uint64(described.word(l.CodeDeopt)), uint64(described.word(l.CodePositions)),
+		uint64(head.wordAt(0)), uint64(head.wordAt(8)), uint64(described.wordAt(0)), uint64(described.u32(l.CodeSize)),
+		uint64(described.wordAt(l.CodeDeopt)), uint64(described.wordAt(l.CodePositions)),
 	})
 }
 
@@ -109,14 +109,14 @@ func (i *interpreter) MachineCode(memory language.Memory, pc, function uint64) (
 	}
 	out := language.Function{Name: f.name, Whole: true, Base: ofMachineCode}
 	if f.script != nil {
-		out.File, out.StartLine = f.script.file, f.script.line(f.start)
+		out.File, out.StartLine = f.script.file, f.script.lineOf(f.start)
 	}
 	switch bytecode := m.bytecodeOf(c.from); {
 	case m.err != nil:
 	case bytecode == 0:
 		out.Table = m.optimisedTable(c, f, function)
 	case bytecode != f.bytecode:
-		m.fail(fmt.Errorf("code of another function: %w", errImplausible))
+		m.failWith(fmt.Errorf("code of another function: %w", errImplausible))
 	}
 	if m.err != nil {
 		return language.MachineCode{}, m.err
@@ -132,7 +132,7 @@ func (i *interpreter) Stamp(memory language.Memory, low uint64) uint64 {
 	head := m.object(stream, 16)
 	described := stream
 	if m.l.StreamCode != absent {
-		described = head.word(m.l.StreamCode)
+		described = head.wordAt(m.l.StreamCode)
 	}
 	b := m.object(described, m.l.describedBytes())
 	if m.err != nil {

@@ -21,12 +21,12 @@ func TestCodeTable(t *testing.T) {
 	calls := []call{{function: 0, parent: outermost, line: 11}, {function: 1, parent: 0, line: 21}}
 	fill := func(exactly bool) *language.Function {
 		w := newCodeTable(exactly, functions, calls)
-		w.add(0, outermost, 10)
-		w.add(100, 1, 31)
-		w.add(120, 1, 32)
-		w.add(140, 0, 22)
-		w.add(160, outermost, 12)
-		w.add(180, outermost, 12) // no change
+		w.addCall(0, outermost, 10)
+		w.addCall(100, 1, 31)
+		w.addCall(120, 1, 32)
+		w.addCall(140, 0, 22)
+		w.addCall(160, outermost, 12)
+		w.addCall(180, outermost, 12) // no change
 		return &language.Function{Name: "outer", StartLine: 9, Base: ofMachineCode, Table: w.bytes()}
 	}
 	outer := func(line int) language.Line { return lineOf("outer", 9, line) }
@@ -75,14 +75,14 @@ func TestDeepInlining(t *testing.T) {
 		calls = append(calls, call{parent: n - 1, line: n})
 	}
 	w := newCodeTable(exact, []language.Function{{Name: "inner", File: "x.js"}}, calls)
-	w.add(0, maxInlined-1, 7)
+	w.addCall(0, maxInlined-1, 7)
 	var i interpreter
 	lines := i.Lines(&language.Function{Name: "outer", Base: ofMachineCode, Table: w.bytes()}, 3, false)
 	if len(lines) != maxShown+1 || lines[0].Line != 7 || lines[1].Line != maxInlined-1 ||
 		lines[maxShown].Function != "outer" {
 		t.Errorf("%d lines: %+v", len(lines), lines)
 	}
-	for n := 0; w.add(n, outermost, n%2); n++ {
+	for n := 0; w.addCall(n, outermost, n%2); n++ {
 		if n > language.MaxTable {
 			t.Fatal("a table has no bound")
 		}

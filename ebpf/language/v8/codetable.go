@@ -77,9 +77,9 @@ func (t *codeTable) numbers(all ...int) {
 	}
 }
 
-// add records that instructions from an offset on belong to an inlined call, at a line of the called function. It
+// addCall records that instructions from an offset on belong to an inlined call, at a line of the called function. It
 // returns false if the table is full.
-func (t *codeTable) add(at, call, line int) bool {
+func (t *codeTable) addCall(at, call, line int) bool {
 	if len(t.b) > language.MaxTable {
 		return false
 	}
@@ -144,8 +144,8 @@ func (t *tableReader) function(n int) (l language.Line, ok bool) {
 	return language.Line{Function: texts[:name], File: texts[name:], StartLine: int(int32(number(b, 3)))}, true
 }
 
-// call returns the call with a number, and whether there is one. Its parent has a lower number.
-func (t *tableReader) call(n int) (c call, ok bool) {
+// callNumber returns the call with a number, and whether there is one. Its parent has a lower number.
+func (t *tableReader) callNumber(n int) (c call, ok bool) {
 	if n < 0 || n >= len(t.calls)/callEntry {
 		return c, false
 	}
@@ -176,7 +176,7 @@ func (t *tableReader) common(a, b place) (p place, ok bool) {
 		if b.call > a.call {
 			higher = &b
 		}
-		c, ok := t.call(higher.call)
+		c, ok := t.callNumber(higher.call)
 		if !ok {
 			return p, false
 		}
@@ -212,7 +212,7 @@ func (i *interpreter) Lines(f *language.Function, ip uint64, returned bool) []la
 	}
 	var lines []language.Line
 	for at.call != outermost {
-		c, ok := t.call(at.call)
+		c, ok := t.callNumber(at.call)
 		line, also := t.function(c.function)
 		if !ok || !also {
 			return []language.Line{own}

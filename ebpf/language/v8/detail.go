@@ -9,7 +9,7 @@ const maxDetail = 4 << 10
 // positions of calls only, so that there is a call between each entry and the next one.
 func (m *reader) detailed(c code, table []byte) bool {
 	instructions := make([]byte, min(c.high-c.low, maxDetail))
-	if m.read(c.low, instructions); m.err != nil {
+	if m.readBytes(c.low, instructions); m.err != nil {
 		return false
 	}
 	found, last := false, absent

@@ -19,14 +19,14 @@ const maxName = 256
 // function reads a SharedFunctionInfo.
 func (m *reader) function(v tagged) *function {
 	b := m.typed(v, max(m.l.SharedData, m.l.SharedName, m.l.SharedScript)+8, m.l.TypeShared)
-	f := &function{bytecode: m.bytecodeOf(b.word(m.l.SharedData))}
-	if f.name, f.start = m.scope(b.word(m.l.SharedName)); f.name == "" {
+	f := &function{bytecode: m.bytecodeOf(b.wordAt(m.l.SharedData))}
+	if f.name, f.start = m.scope(b.wordAt(m.l.SharedName)); f.name == "" {
 		f.name = anonymous
 	}
 	if m.err != nil {
 		return nil
 	}
-	if at := b.word(m.l.SharedScript); at.object() {
+	if at := b.wordAt(m.l.SharedScript); at.object() {
 		f.script = m.script(at)
 		m.err = nil // the function has no script, or a debugger's wrapper
 	}
@@ -47,9 +47,9 @@ func (m *reader) bytecodeOf(data tagged) tagged {
 		case typ == m.l.TypeBytecode:
 			return data
 		case typ == m.l.TypeInterpreter:
-			data = b.word(m.l.InterpreterBytecode)
+			data = b.wordAt(m.l.InterpreterBytecode)
 		case typ == m.l.TypeCode:
-			data = b.word(m.l.CodeDeopt)
+			data = b.wordAt(m.l.CodeDeopt)
 		default:
 			return 0
 		}
@@ -83,15 +83,15 @@ func (m *reader) scope(v tagged) (name string, start int) {
 	case m.err != nil:
 		return "", absent
 	case typ < m.l.TypeNonString:
-		return m.text(v, maxName), absent
+		return m.readText(v, maxName), absent
 	case typ != m.l.TypeScope:
-		m.fail(fmt.Errorf("scope 0x%x has type %d: %w", uint64(v), typ, errImplausible))
+		m.failWith(fmt.Errorf("scope 0x%x has type %d: %w", uint64(v), typ, errImplausible))
 		return "", absent
 	}
-	flags := uint32(head.word(8*scopeFlags) >> m.l.ScopeFlags)
-	locals, ok := head.word(8 * scopeLocals).smi()
+	flags := uint32(head.wordAt(8*scopeFlags) >> m.l.ScopeFlags)
+	locals, ok := head.wordAt(8 * scopeLocals).smi()
 	if !ok || locals < 0 || locals > maxLocals {
-		m.fail(fmt.Errorf("scope of %d variables: %w", locals, errImplausible))
+		m.failWith(fmt.Errorf("scope of %d variables: %w", locals, errImplausible))
 		return "", absent
 	}
 	at := m.l.ScopeFirst
@@ -110,7 +110,7 @@ func (m *reader) scope(v tagged) (name string, start int) {
 	rest := make(body, 8*maxScope)
 	m.readSome(uint64(v)&^tagMask+8*uint64(at), rest, 0)
 	next := func() (w tagged) {
-		w, rest = rest.word(0), rest[8:]
+		w, rest = rest.wordAt(0), rest[8:]
 		return w
 	}
 	var own, inferred tagged
@@ -123,14 +123,14 @@ func (m *reader) scope(v tagged) (name string, start int) {
 	}
 	from := next()
 	if m.l.ScopePositions != absent {
-		from = head.word(8 * m.l.ScopePositions)
+		from = head.wordAt(8 * m.l.ScopePositions)
 	}
 	if start, ok = from.smi(); !ok {
 		start = absent
 	}
 	for _, w := range []tagged{own, inferred} {
 		if name == "" && m.isString(w) {
-			name = m.text(w, maxName)
+			name = m.readText(w, maxName)
 		}
 	}
 	return name, start

@@ -137,7 +137,7 @@ func TestText(t *testing.T) {
 	}
 	for name, test := range tests {
 		m := s.reader()
-		if got := m.text(test.v, test.most); got != test.want || m.err != nil {
+		if got := m.readText(test.v, test.most); got != test.want || m.err != nil {
 			t.Errorf("%s: %q, %v; want %q", name, got, m.err, test.want)
 		}
 	}
@@ -163,7 +163,7 @@ func TestBadText(t *testing.T) {
 		"too long": s.object(sequential|oneByte, length(1<<20), "abc"),
 	} {
 		m := s.reader()
-		if got := m.text(v, 1000); m.err == nil {
+		if got := m.readText(v, 1000); m.err == nil {
 			t.Errorf("%s: %q and no error", name, got)
 		}
 	}
@@ -182,12 +182,12 @@ func TestLines(t *testing.T) {
 	}
 	want := map[rune]int{'a': 1, 'b': 2, 'c': 3, 'd': 4, 'e': 6, 'f': 7, 'g': 8}
 	for at, c := range []rune(source) {
-		if line, ok := want[c]; ok && got.line(at) != line {
-			t.Errorf("%c is in line %d, want %d", c, got.line(at), line)
+		if line, ok := want[c]; ok && got.lineOf(at) != line {
+			t.Errorf("%c is in line %d, want %d", c, got.lineOf(at), line)
 		}
 	}
 	var none *script
-	if got.line(absent) != 0 || none.line(3) != 0 {
+	if got.lineOf(absent) != 0 || none.lineOf(3) != 0 {
 		t.Error("a line of nothing")
 	}
 }
@@ -201,7 +201,7 @@ func TestManyLines(t *testing.T) {
 	got := s.reader().script(s.object(s.l.TypeScript, map[int]tagged{
 		s.l.ScriptSource: source, s.l.ScriptName: s.latin("x.js"),
 	}, ""))
-	if got == nil || got.file != "x.js" || got.line(3) != 0 || s.read > 2*maxLines {
+	if got == nil || got.file != "x.js" || got.lineOf(3) != 0 || s.read > 2*maxLines {
 		t.Errorf("%+v after %d bytes", got, s.read)
 	}
 }
@@ -220,7 +220,7 @@ func TestLinesOnce(t *testing.T) {
 		{1, 0, 1}, {1, 0, 1}, {2, 0, 2}, {1, linesWhile, 3}, {3, 0, 4}, {4, 0, 4}, {1, 0, 4}, {4, linesWhile, 5},
 	} {
 		now = now.Add(step.after)
-		x.of(source{script: step.script, length: maxRead/2 - 1}, now, read)
+		x.linesOf(source{script: step.script, length: maxRead/2 - 1}, now, read)
 		if reads != step.want {
 			t.Errorf("step %d: %d reads, want %d", n, reads, step.want)
 		}
@@ -233,7 +233,7 @@ func TestLinesBound(t *testing.T) {
 	now := time.Now()
 	one, other := &space{}, &space{}
 	of := func(memory language.Memory, script, ends int) (read bool) {
-		x.of(source{memory: memory, script: tagged(script)}, now, func() []int { read = true; return make([]int, ends) })
+		x.linesOf(source{memory: memory, script: tagged(script)}, now, func() []int { read = true; return make([]int, ends) })
 		return read
 	}
 	for n := range 10 {
@@ -253,10 +253,10 @@ func TestLinesOfOthers(t *testing.T) {
 	var x lines
 	now := time.Now()
 	one, other := &space{}, &space{}
-	go x.of(source{memory: one, script: 1}, now, func() []int { select {} })
-	x.of(source{memory: one, script: 2, length: maxRead + 1}, now, func() []int { return nil })
+	go x.linesOf(source{memory: one, script: 1}, now, func() []int { select {} })
+	x.linesOf(source{memory: one, script: 2, length: maxRead + 1}, now, func() []int { return nil })
 	found := make(chan []int)
-	go func() { found <- x.of(source{memory: other}, now, func() []int { return []int{3} }) }()
+	go func() { found <- x.linesOf(source{memory: other}, now, func() []int { return []int{3} }) }()
 	select {
 	case ends := <-found:
 		if !slices.Equal(ends, []int{3}) {

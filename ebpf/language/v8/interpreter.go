@@ -111,14 +111,14 @@ func (i *interpreter) Function(memory language.Memory, c *language.CodeObject) (
 	}
 	out := language.Function{Name: f.name, Whole: true}
 	if f.script != nil {
-		out.File, out.StartLine, out.Table = f.script.file, f.script.line(f.start), m.lineTable(f)
+		out.File, out.StartLine, out.Table = f.script.file, f.script.lineOf(f.start), m.lineTable(f)
 	}
 	return out, nil
 }
 
 // lineTable returns the lines of bytecode, or nil if they are unknown: V8 may create them only on demand.
 func (m *reader) lineTable(f *function) (table []byte) {
-	positions := m.typed(f.bytecode, m.l.BytecodeData, m.l.TypeBytecode).word(m.l.BytecodePositions)
+	positions := m.typed(f.bytecode, m.l.BytecodeData, m.l.TypeBytecode).wordAt(m.l.BytecodePositions)
 	if m.err != nil || !positions.object() {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (m *reader) lineTable(f *function) (table []byte) {
 			return false
 		}
 		at = p.at
-		table = language.AppendLine(table, uint64(max(at, 0)), f.script.line(p.source))
+		table = language.AppendLine(table, uint64(max(at, 0)), f.script.lineOf(p.source))
 		return len(table) < language.MaxTable
 	})
 	return table

@@ -79,7 +79,7 @@ type version struct{ Major, Minor int }
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-func (v version) less(w version) bool {
+func (v version) isBefore(w version) bool {
 	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
 }
 
@@ -104,7 +104,7 @@ func readLayouts(text string) (*layouts, error) {
 			err = t.header(words[1:])
 		} else {
 			seen[words[0]] = true
-			err = t.line(words)
+			err = t.parseLine(words)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("layouts, line %d: %w", n+1, err)
@@ -130,7 +130,7 @@ func (t *layouts) header(words []string) error {
 	return nil
 }
 
-func (t *layouts) line(words []string) error {
+func (t *layouts) parseLine(words []string) error {
 	if len(words)-1 < len(t.versions) {
 		return fmt.Errorf("%s has %d of %d values", words[0], len(words)-1, len(t.versions))
 	}
@@ -176,7 +176,7 @@ const symbolPrefix = "v8dbg_"
 func (t *layouts) layout(v version, described map[string]int) (l Layout, known bool) {
 	at := 0
 	for i, w := range t.versions {
-		if !v.less(w) {
+		if !v.isBefore(w) {
 			at = i
 		}
 	}

@@ -35,9 +35,9 @@ const (
 	maxRead    = 32 << 20 // characters of one process
 )
 
-// of returns the line ends of a source, or nil if they are unknown. read computes them. No lock is held during read, so
-// that requests for different sources do not wait: a read of a process's memory may hang.
-func (x *lines) of(s source, now time.Time, read func() []int) []int {
+// linesOf returns the line ends of a source, or nil if they are unknown. read computes them. No lock is held during
+// read, so that requests for different sources do not wait: a read of a process's memory may hang.
+func (x *lines) linesOf(s source, now time.Time, read func() []int) []int {
 	ends, done := x.known(s, now)
 	if done {
 		return ends

@@ -57,22 +57,22 @@ func newReader(l *Layout, memory language.Memory, known *lines) *reader {
 // readCost is the cost of a read against the budget in addition to its bytes.
 const readCost = 256
 
-func (m *reader) fail(err error) {
+func (m *reader) failWith(err error) {
 	if m.err == nil {
 		m.err = err
 	}
 }
 
-// read fills b from addr, with zeros if that fails.
-func (m *reader) read(addr uint64, b []byte) { m.readSome(addr, b, len(b)) }
+// readBytes fills b from addr, with zeros if that fails.
+func (m *reader) readBytes(addr uint64, b []byte) { m.readSome(addr, b, len(b)) }
 
 // readSome is like read, but only the first least bytes must be readable.
 func (m *reader) readSome(addr uint64, b []byte, least int) {
 	if m.budget -= len(b) + readCost; m.budget < 0 {
-		m.fail(errBudget)
+		m.failWith(errBudget)
 	}
 	if addr >= 1<<47 {
-		m.fail(fmt.Errorf("read memory at 0x%x: %w", addr, errImplausible))
+		m.failWith(fmt.Errorf("read memory at 0x%x: %w", addr, errImplausible))
 	}
 	if m.err == nil {
 		n, err := m.memory.ReadAt(b, int64(addr))
@@ -81,7 +81,7 @@ func (m *reader) readSome(addr uint64, b []byte, least int) {
 			if err == nil {
 				err = io.ErrUnexpectedEOF
 			}
-			m.fail(fmt.Errorf("read memory at 0x%x: %w", addr, err))
+			m.failWith(fmt.Errorf("read memory at 0x%x: %w", addr, err))
 		}
 	}
 	if m.err != nil {
@@ -96,7 +96,7 @@ type body []byte
 func (m *reader) object(v tagged, size int) body {
 	b := make(body, size)
 	if !v.object() {
-		m.fail(fmt.Errorf("object 0x%x: %w", uint64(v), errImplausible))
+		m.failWith(fmt.Errorf("object 0x%x: %w", uint64(v), errImplausible))
 		return b
 	}
 	m.readSome(uint64(v)&^tagMask, b, min(size, smallest))
@@ -110,18 +110,18 @@ const smallest = 16
 func (m *reader) typed(v tagged, size, typ int) body {
 	b := m.object(v, size)
 	if got := m.typeOf(b); m.err == nil && got != typ {
-		m.fail(fmt.Errorf("object 0x%x has type %d and not %d: %w", uint64(v), got, typ, errImplausible))
+		m.failWith(fmt.Errorf("object 0x%x has type %d and not %d: %w", uint64(v), got, typ, errImplausible))
 		clear(b)
 	}
 	return b
 }
 
-func (b body) word(at int) tagged { return tagged(binary.LittleEndian.Uint64(b[at:])) }
-func (b body) u32(at int) uint32  { return binary.LittleEndian.Uint32(b[at:]) }
+func (b body) wordAt(at int) tagged { return tagged(binary.LittleEndian.Uint64(b[at:])) }
+func (b body) u32(at int) uint32    { return binary.LittleEndian.Uint32(b[at:]) }
 
 // typeOf returns the type of an object, from its map.
 func (m *reader) typeOf(b body) int {
-	at := b.word(0)
+	at := b.wordAt(0)
 	if typ, ok := m.types[uint64(at)]; ok && m.err == nil {
 		return typ
 	}
@@ -137,15 +137,15 @@ func (m *reader) typeOf(b body) int {
 // bytes returns the contents of a byte array, at most most bytes.
 func (m *reader) bytes(v tagged, most int) []byte {
 	b := m.object(v, m.l.BytesData)
-	n, ok := b.word(m.l.ArrayLength).smi()
+	n, ok := b.wordAt(m.l.ArrayLength).smi()
 	if m.err != nil {
 		return nil
 	}
 	if !ok || n < 0 || n > most {
-		m.fail(fmt.Errorf("%d bytes: %w", n, errImplausible))
+		m.failWith(fmt.Errorf("%d bytes: %w", n, errImplausible))
 		return nil
 	}
 	data := make([]byte, n)
-	m.read(uint64(v)&^tagMask+uint64(m.l.BytesData), data)
+	m.readBytes(uint64(v)&^tagMask+uint64(m.l.BytesData), data)
 	return data
 }

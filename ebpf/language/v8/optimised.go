@@ -18,10 +18,10 @@ const (
 func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 	shared := m.element(c.from, m.l.DeoptShared)
 	if m.err == nil && m.typeOf(m.object(shared, 8)) != m.l.TypeShared { // it may be wrapped in another object
-		shared = m.object(shared, 16).word(8)
+		shared = m.object(shared, 16).wordAt(8)
 	}
 	if uint64(shared)&pointerMask != address&pointerMask {
-		m.fail(fmt.Errorf("code of another function: %w", errImplausible))
+		m.failWith(fmt.Errorf("code of another function: %w", errImplausible))
 	}
 	inlined := m.bytes(m.element(c.from, m.l.DeoptInlining), maxInlined*callBytes)
 	literals := m.element(c.from, m.l.DeoptLiterals)
@@ -46,7 +46,7 @@ func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 			}
 			name := language.Function{Name: callee.name}
 			if callee.script != nil {
-				name.File, name.StartLine = callee.script.file, callee.script.line(callee.start)
+				name.File, name.StartLine = callee.script.file, callee.script.lineOf(callee.start)
 			}
 			read[v], numbers[v], names = callee, len(names), append(names, name)
 		}
@@ -54,16 +54,16 @@ func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 		if at.inlined != outermost {
 			caller = scripts[at.inlined]
 		}
-		calls = append(calls, call{function: numbers[v], parent: at.inlined, line: caller.script.line(at.source)})
+		calls = append(calls, call{function: numbers[v], parent: at.inlined, line: caller.script.lineOf(at.source)})
 		scripts = append(scripts, callee)
 	}
 	t := newCodeTable(m.detailed(c, table), names, calls)
 	m.l.positions(table, func(p position) bool {
 		switch {
 		case p.inlined == outermost:
-			return t.add(p.at, outermost, f.script.line(p.source))
+			return t.addCall(p.at, outermost, f.script.lineOf(p.source))
 		case p.inlined < len(calls):
-			return t.add(p.at, p.inlined, scripts[p.inlined].script.line(p.source))
+			return t.addCall(p.at, p.inlined, scripts[p.inlined].script.lineOf(p.source))
 		}
 		return true
 	})
@@ -76,12 +76,12 @@ const weak = 2
 // element returns an element of an array.
 func (m *reader) element(array tagged, n int) tagged {
 	const data = 16
-	length, ok := m.object(array, data).word(m.l.ArrayLength).smi()
+	length, ok := m.object(array, data).wordAt(m.l.ArrayLength).smi()
 	if m.err == nil && (!ok || n < 0 || n >= length) {
-		m.fail(fmt.Errorf("element %d of %d: %w", n, length, errImplausible))
+		m.failWith(fmt.Errorf("element %d of %d: %w", n, length, errImplausible))
 		return 0
 	}
 	var b [8]byte
-	m.read(uint64(array)&^tagMask+data+uint64(8*n), b[:])
-	return body(b[:]).word(0)
+	m.readBytes(uint64(array)&^tagMask+data+uint64(8*n), b[:])
+	return body(b[:]).wordAt(0)
 }

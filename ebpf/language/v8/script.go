@@ -24,17 +24,18 @@ type script struct {
 // script reads a script.
 func (m *reader) script(v tagged) *script {
 	b := m.typed(v, m.l.ScriptLineOffset+8, m.l.TypeScript)
-	offset, _ := b.word(m.l.ScriptLineOffset).smi()
-	s := &script{source: b.word(m.l.ScriptSource), offset: max(offset, 0)}
-	if name := b.word(m.l.ScriptName); m.isString(name) {
-		s.file = strings.TrimPrefix(m.text(name, maxFile), "file://")
+	offset, _ := b.wordAt(m.l.ScriptLineOffset).smi()
+	s := &script{source: b.wordAt(m.l.ScriptSource), offset: max(offset, 0)}
+	if name := b.wordAt(m.l.ScriptName); m.isString(name) {
+		s.file = strings.TrimPrefix(m.readText(name, maxFile), "file://")
 	}
 	if m.err != nil {
 		return nil
 	}
 	length := int(m.object(s.source, m.l.StringLength+4).u32(m.l.StringLength))
 	if m.err == nil && length < maxSource {
-		s.ends = m.lines.of(source{m.memory, v, s.source, length}, time.Now(), func() []int { return m.lineEnds(s.source) })
+		read := func() []int { return m.lineEnds(s.source) }
+		s.ends = m.lines.linesOf(source{m.memory, v, s.source, length}, time.Now(), read)
 	}
 	if m.err != nil {
 		s.ends, m.err = nil, nil // a function without lines still has a name
@@ -51,8 +52,8 @@ func (m *reader) isString(v tagged) bool {
 	return m.err == nil && typ < m.l.TypeNonString
 }
 
-// line returns the line of a character, starting from 1, or 0 if it is unknown.
-func (s *script) line(character int) int {
+// lineOf returns the line of a character, starting from 1, or 0 if it is unknown.
+func (s *script) lineOf(character int) int {
 	if s == nil || s.ends == nil || character < 0 {
 		return 0
 	}

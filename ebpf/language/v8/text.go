@@ -27,8 +27,8 @@ type window struct {
 	from, count int
 }
 
-// text returns the first characters of a string, at most most. Characters are UTF-16 units.
-func (m *reader) text(v tagged, most int) string {
+// readText returns the first characters of a string, at most most. Characters are UTF-16 units.
+func (m *reader) readText(v tagged, most int) string {
 	var out strings.Builder
 	m.eachPart(v, most, func(b []byte, wide bool) bool {
 		if !wide {
@@ -61,10 +61,10 @@ func (m *reader) eachPart(v tagged, most int, yield func(b []byte, wide bool) bo
 		w := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		if parts == maxParts {
-			m.fail(fmt.Errorf("string of more than %d parts: %w", maxParts, errImplausible))
+			m.failWith(fmt.Errorf("string of more than %d parts: %w", maxParts, errImplausible))
 			return
 		}
-		more, done := m.part(w, yield)
+		more, done := m.readPart(w, yield)
 		if done {
 			return
 		}
@@ -72,20 +72,20 @@ func (m *reader) eachPart(v tagged, most int, yield func(b []byte, wide bool) bo
 	}
 }
 
-// part yields the text of one object, or returns the parts that it consists of, in reverse order.
-func (m *reader) part(w window, yield func([]byte, bool) bool) (more []window, done bool) {
+// readPart yields the text of one object, or returns the parts that it consists of, in reverse order.
+func (m *reader) readPart(w window, yield func([]byte, bool) bool) (more []window, done bool) {
 	b := m.object(w.v, m.l.StringSecond+8)
 	typ := m.typeOf(b)
 	if m.err != nil {
 		return nil, true
 	}
 	if typ >= m.l.TypeNonString {
-		m.fail(fmt.Errorf("object 0x%x of type %d is no string: %w", uint64(w.v), typ, errImplausible))
+		m.failWith(fmt.Errorf("object 0x%x of type %d is no string: %w", uint64(w.v), typ, errImplausible))
 		return nil, true
 	}
 	length := int(int32(b.u32(m.l.StringLength)))
 	if w.from < 0 || w.from > length {
-		m.fail(fmt.Errorf("string of %d characters from %d: %w", length, w.from, errImplausible))
+		m.failWith(fmt.Errorf("string of %d characters from %d: %w", length, w.from, errImplausible))
 		return nil, true
 	}
 	if w.count = min(w.count, length-w.from); w.count == 0 {
@@ -96,29 +96,29 @@ func (m *reader) part(w window, yield func([]byte, bool) bool) (more []window, d
 		return nil, m.characters(uint64(w.v)&^tagMask+uint64(m.l.StringChars), w, typ&oneByte == 0, yield)
 	case external:
 		if typ&uncached != 0 {
-			m.fail(fmt.Errorf("external string without its address: %w", errImplausible))
+			m.failWith(fmt.Errorf("external string without its address: %w", errImplausible))
 			return nil, true
 		}
-		return nil, m.characters(uint64(b.word(m.l.StringExternal)), w, typ&oneByte == 0, yield)
+		return nil, m.characters(uint64(b.wordAt(m.l.StringExternal)), w, typ&oneByte == 0, yield)
 	case thin:
-		return []window{{b.word(m.l.StringActual), w.from, w.count}}, false
+		return []window{{b.wordAt(m.l.StringActual), w.from, w.count}}, false
 	case sliced:
-		offset, ok := b.word(m.l.StringOffset).smi()
+		offset, ok := b.wordAt(m.l.StringOffset).smi()
 		if !ok || offset < 0 {
-			m.fail(fmt.Errorf("part of a string from %d: %w", offset, errImplausible))
+			m.failWith(fmt.Errorf("part of a string from %d: %w", offset, errImplausible))
 			return nil, true
 		}
-		return []window{{b.word(m.l.StringParent), offset + w.from, w.count}}, false
+		return []window{{b.wordAt(m.l.StringParent), offset + w.from, w.count}}, false
 	case concatenated:
 		return m.halves(b, w), false
 	}
-	m.fail(fmt.Errorf("string of type %d: %w", typ, errImplausible))
+	m.failWith(fmt.Errorf("string of type %d: %w", typ, errImplausible))
 	return nil, true
 }
 
 // halves returns the parts of a concatenated string, in reverse order.
 func (m *reader) halves(b body, w window) (more []window) {
-	first, second := b.word(m.l.StringFirst), b.word(m.l.StringSecond)
+	first, second := b.wordAt(m.l.StringFirst), b.wordAt(m.l.StringSecond)
 	n := int(int32(m.object(first, m.l.StringLength+4).u32(m.l.StringLength)))
 	if end := w.from + w.count; end > n {
 		from := max(w.from-n, 0)
@@ -139,7 +139,7 @@ func (m *reader) characters(at uint64, w window, wide bool, yield func([]byte, b
 	at, left := at+uint64(w.from*size), w.count*size
 	for left > 0 {
 		b := make([]byte, min(left, maxPiece))
-		m.read(at, b)
+		m.readBytes(at, b)
 		if m.err != nil || !yield(b, wide) {
 			return true
 		}

@@ -68,7 +68,7 @@ func Open(path string, o Options) (*Core, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	c, err := read(io.NewSectionReader(file, 0, info.Size()), o, openFile(info.ModTime()))
+	c, err := readCore(io.NewSectionReader(file, 0, info.Size()), o, openFile(info.ModTime()))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read core file %s: %w", path, err), file.Close())
 	}
@@ -94,30 +94,30 @@ type sized interface {
 	Size() int64
 }
 
-func read(r sized, o Options, open opener) (*Core, error) {
+func readCore(r sized, o Options, open opener) (*Core, error) {
 	h, err := readHeaders(r)
 	if err != nil {
 		return nil, err
 	}
 	c := &Core{Machine: h.machine, auxiliar: map[uint64]uint64{}, memory: newMemory(r, h.loads)}
 	if missing := h.end - uint64(r.Size()); h.end > uint64(r.Size()) {
-		c.note("the core file is truncated: %d of %d bytes are missing", missing, h.end)
+		c.addNote("the core file is truncated: %d of %d bytes are missing", missing, h.end)
 	}
 	n := notes{core: c}
 	for _, p := range h.notes {
-		n.read(io.NewSectionReader(r, int64(p.offset), int64(p.filesz)))
+		n.readNotes(io.NewSectionReader(r, int64(p.offset), int64(p.filesz)))
 	}
 	if len(c.Threads) == 0 {
 		return nil, errors.New(strings.Join(append(c.Notes, "it has no threads (no note NT_PRSTATUS)"), "; "))
 	}
 	n.finish()
 	if len(n.files) == 0 {
-		c.note("the core has no list of mapped files (no note NT_FILE): no frame has a name")
+		c.addNote("the core has no list of mapped files (no note NT_FILE): no frame has a name")
 	}
 	program := c.replaceProgram(n.files, o.Executable)
-	c.memory.open(n.files, open, c.note)
+	c.memory.openFiles(n.files, open, c.addNote)
 	if o.Executable != "" && !program {
-		c.note("%s is not used: the core has no address of its program", o.Executable)
+		c.addNote("%s is not used: the core has no address of its program", o.Executable)
 	}
 	c.findMappings(h.loads)
 	return c, nil
@@ -126,7 +126,7 @@ func read(r sized, o Options, open opener) (*Core, error) {
 // maxNotes bounds the number of Core.Notes.
 const maxNotes = 64
 
-func (c *Core) note(format string, arguments ...any) {
+func (c *Core) addNote(format string, arguments ...any) {
 	if len(c.Notes) < maxNotes {
 		c.Notes = append(c.Notes, fmt.Sprintf(format, arguments...))
 	}

@@ -99,7 +99,7 @@ func noFiles(string) (*file, error) { return nil, fs.ErrNotExist }
 
 func (b *builder) read(t *testing.T, open opener) *Core {
 	t.Helper()
-	c, err := read(bytes.NewReader(b.bytes()), Options{}, open)
+	c, err := readCore(bytes.NewReader(b.bytes()), Options{}, open)
 	require.NoError(t, err)
 	return c
 }
@@ -167,7 +167,7 @@ func TestTruncated(t *testing.T) {
 	b.thread(1, 6)
 	b.loads = []load{{vaddr: 0x1000, data: bytes.Repeat([]byte{'x'}, 8192)}}
 	all := b.bytes()
-	c, err := read(bytes.NewReader(all[:len(all)-4096]), Options{}, noFiles)
+	c, err := readCore(bytes.NewReader(all[:len(all)-4096]), Options{}, noFiles)
 	require.NoError(t, err)
 	require.Contains(t, c.Notes[0], "truncated: 4096 of ")
 	got := make([]byte, 8192)
@@ -175,9 +175,9 @@ func TestTruncated(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, 4096, n)
 
-	_, err = read(bytes.NewReader(all[:100]), Options{}, noFiles)
+	_, err = readCore(bytes.NewReader(all[:100]), Options{}, noFiles)
 	require.ErrorContains(t, err, "truncated too early")
-	_, err = read(bytes.NewReader(all[:headerSize+2*programSize+200]), Options{}, noFiles)
+	_, err = readCore(bytes.NewReader(all[:headerSize+2*programSize+200]), Options{}, noFiles)
 	require.ErrorContains(t, err, "no threads")
 }
 
@@ -191,7 +191,7 @@ func TestNotCores(t *testing.T) {
 		"it is not an ELF file": []byte("#!/bin/sh\n"), "EM_RISCV": b.bytes(), "its type is ET_EXEC": executable,
 		"no threads": (&builder{machine: elf.EM_X86_64}).bytes(),
 	} {
-		_, err := read(bytes.NewReader(content), Options{}, noFiles)
+		_, err := readCore(bytes.NewReader(content), Options{}, noFiles)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -264,7 +264,7 @@ func FuzzCore(f *testing.F) {
 		open := func(string) (*file, error) {
 			return &file{ReaderAt: bytes.NewReader(content), size: uint64(len(content))}, nil
 		}
-		c, err := read(bytes.NewReader(content), Options{Executable: "/bin/y"}, open)
+		c, err := readCore(bytes.NewReader(content), Options{Executable: "/bin/y"}, open)
 		if err != nil {
 			return
 		}

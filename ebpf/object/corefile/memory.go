@@ -71,8 +71,8 @@ func (m *memory) dumped(b []byte, addr uint64) int {
 	return 0
 }
 
-// find returns the file that was mapped at an address.
-func (m *memory) find(addr uint64) *mappedFile {
+// findFile returns the file that was mapped at an address.
+func (m *memory) findFile(addr uint64) *mappedFile {
 	i, found := slices.BinarySearchFunc(m.files, addr, func(f mappedFile, addr uint64) int {
 		return cmp.Compare(f.start, addr)
 	})
@@ -88,7 +88,7 @@ func (m *memory) find(addr uint64) *mappedFile {
 // mapped reads the memory that a mapped file has at an address, up to the first gap. The last page of a file ends with
 // zeros.
 func (m *memory) mapped(b []byte, addr uint64) int {
-	f := m.find(addr)
+	f := m.findFile(addr)
 	if f == nil || f.file == nil {
 		return 0
 	}
@@ -103,9 +103,9 @@ func (m *memory) mapped(b []byte, addr uint64) int {
 	return n
 }
 
-// open opens the files that were mapped, and checks that they are unchanged. It passes the reasons against using a file
-// to note.
-func (m *memory) open(files []mappedFile, open opener, note func(string, ...any)) {
+// openFiles opens the files that were mapped, and checks that they are unchanged. It passes the reasons against using a
+// file to note.
+func (m *memory) openFiles(files []mappedFile, open opener, note func(string, ...any)) {
 	slices.SortStableFunc(files, func(a, b mappedFile) int { return cmp.Compare(a.start, b.start) })
 	last := uint64(0)
 	files = slices.DeleteFunc(files, func(f mappedFile) bool { // a malformed core's may overlap
@@ -195,7 +195,7 @@ func (m *memory) split(all procfs.Mapping) (out []procfs.Mapping) {
 
 // PathAt returns the path, in the core, of the file that was mapped at an address, "" if there was none.
 func (c *Core) PathAt(addr uint64) string {
-	if f := c.memory.find(addr); f != nil {
+	if f := c.memory.findFile(addr); f != nil {
 		return f.path
 	}
 	return ""

@@ -42,40 +42,40 @@ type notes struct {
 	named bool // the core's PID and names are set
 }
 
-// read reads the notes of a segment, until they end or are malformed.
-func (n *notes) read(r io.Reader) {
+// readNotes reads the notes of a segment, until they end or are malformed.
+func (n *notes) readNotes(r io.Reader) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {
 		var head [12]byte
 		if _, err := io.ReadFull(in, head[:]); err != nil {
 			if err != io.EOF {
-				n.core.note("the core file ends in the middle of its notes")
+				n.core.addNote("the core file ends in the middle of its notes")
 			}
 			return
 		}
 		nameSize, size, kind := order.Uint32(head[:]), order.Uint32(head[4:]), order.Uint32(head[8:])
 		if nameSize > 256 {
-			n.core.note("a note of the core is malformed: later notes are not read")
+			n.core.addNote("a note of the core is malformed: later notes are not read")
 			return
 		}
 		name := make([]byte, padded(nameSize))
 		if _, err := io.ReadFull(in, name); err != nil {
-			n.core.note("the core file ends in the middle of its notes")
+			n.core.addNote("the core file ends in the middle of its notes")
 			return
 		}
 		if !wanted(kind) || size > maxNote {
 			if _, err := in.Discard(int(padded(size))); err != nil {
-				n.core.note("the core file ends in the middle of its notes")
+				n.core.addNote("the core file ends in the middle of its notes")
 				return
 			}
 			continue
 		}
 		data, err := io.ReadAll(io.LimitReader(in, int64(padded(size))))
 		if err != nil || len(data) < int(size) {
-			n.core.note("the core file ends in the middle of its notes")
+			n.core.addNote("the core file ends in the middle of its notes")
 			return
 		}
-		n.add(kind, data[:size])
+		n.addNote(kind, data[:size])
 	}
 }
 
@@ -90,7 +90,7 @@ func wanted(kind uint32) bool {
 	return false
 }
 
-func (n *notes) add(kind uint32, data []byte) {
+func (n *notes) addNote(kind uint32, data []byte) {
 	switch kind {
 	case notePRSTATUS:
 		n.addThread(data)
@@ -168,11 +168,11 @@ func (n *notes) addProcess(data []byte) {
 	}
 	n.named = true
 	n.core.PID = order.Uint32(data[pid:])
-	n.core.Name = text(data[name:arguments])
-	n.core.Command = strings.TrimSpace(text(data[arguments:size]))
+	n.core.Name = cText(data[name:arguments])
+	n.core.Command = strings.TrimSpace(cText(data[arguments:size]))
 }
 
-func text(b []byte) string {
+func cText(b []byte) string {
 	before, _, _ := bytes.Cut(b, []byte{0})
 	return strings.ToValidUTF8(string(before), "?")
 }
@@ -213,14 +213,14 @@ func (n *notes) addFiles(data []byte) {
 	}
 	count, page := order.Uint64(data), order.Uint64(data[8:])
 	if count > maxFiles || page == 0 || page > 1<<20 || count*24 > uint64(len(data)-16) {
-		n.core.note("the core's list of files is malformed: it is not used")
+		n.core.addNote("the core's list of files is malformed: it is not used")
 		return
 	}
 	ranges, paths := data[16:16+24*count], data[16+24*count:]
 	for len(ranges) > 0 {
 		path, rest, ok := bytes.Cut(paths, []byte{0})
 		if !ok {
-			n.core.note("the core's list of files is malformed: it ends early")
+			n.core.addNote("the core's list of files is malformed: it ends early")
 			return
 		}
 		f := mappedFile{start: order.Uint64(ranges), end: order.Uint64(ranges[8:]), path: string(path)}

@@ -50,12 +50,12 @@ func (c *Core) findVector() uint64 {
 // skipPointers goes down from the end of a list of addresses with a final 0. It returns the address of the word before
 // the list, for which ends returns true with its value and the number of addresses; 0 if there is no such list.
 func (c *Core) skipPointers(after uint64, ends func(v, count uint64) bool) (before uint64) {
-	if zero, ok := c.word(after - 8); !ok || zero != 0 {
+	if zero, ok := c.readWord(after - 8); !ok || zero != 0 {
 		return 0
 	}
 	for count := range uint64(maxArguments) {
 		at := after - 16 - 8*count
-		v, ok := c.word(at)
+		v, ok := c.readWord(at)
 		if !ok || at > after {
 			return 0
 		}
@@ -66,7 +66,7 @@ func (c *Core) skipPointers(after uint64, ends func(v, count uint64) bool) (befo
 	return 0
 }
 
-func (c *Core) word(addr uint64) (uint64, bool) {
+func (c *Core) readWord(addr uint64) (uint64, bool) {
 	var b [8]byte
 	_, err := c.memory.ReadAt(b[:], int64(addr))
 	return order.Uint64(b[:]), err == nil

@@ -51,8 +51,8 @@ func newCheckSums(most int) *checkSums {
 	return &checkSums{most: int64(most), rate: rate.NewLimiter(linkedRate, most), known: map[fileVersion]uint32{}}
 }
 
-// of returns the CRC-32 of a file's content, without moving its offset.
-func (c *checkSums) of(f procfs.File) (uint32, error) {
+// sumOf returns the CRC-32 of a file's content, without moving its offset.
+func (c *checkSums) sumOf(f procfs.File) (uint32, error) {
 	stat, err := procfs.StatOf(f)
 	if err != nil {
 		return 0, err

@@ -20,7 +20,7 @@ func TestCheckSums(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		return c.of(f)
+		return c.sumOf(f)
 	}
 	if err := os.WriteFile(path, []byte("123456789"), 0o644); err != nil {
 		t.Fatal(err)

@@ -200,7 +200,7 @@ func (d *Finder) accept(f procfs.File, w *Wanted, byLink bool) (*elffile.File, e
 		matches = matches && theirs == w.BuildID
 	} else if matches = matches && byLink; matches {
 		var sum uint32
-		sum, err = d.sums.of(f)
+		sum, err = d.sums.sumOf(f)
 		matches = err == nil && sum == w.crc
 	}
 	if !matches {

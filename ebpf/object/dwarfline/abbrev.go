@@ -138,8 +138,8 @@ type abbrevTable struct {
 // maxAbbrevSteps bounds the memory of a table. Real tables have some thousands of steps.
 const maxAbbrevSteps = 1 << 20
 
-// get returns the abbreviation with that code, nil if there is none.
-func (t *abbrevTable) get(code uint64) *abbrev {
+// getAbbrev returns the abbreviation with that code, nil if there is none.
+func (t *abbrevTable) getAbbrev(code uint64) *abbrev {
 	if code-1 < uint64(len(t.dense)) {
 		if a := &t.dense[code-1]; a.tag != 0 {
 			return a
@@ -149,13 +149,13 @@ func (t *abbrevTable) get(code uint64) *abbrev {
 	return t.other[code]
 }
 
-func (t *abbrevTable) put(code uint64, a abbrev) {
+func (t *abbrevTable) putAbbrev(code uint64, a abbrev) {
 	t.bytes += abbrevSize + len(a.steps)*stepSize
 	if code == uint64(len(t.dense))+1 {
 		t.dense = append(t.dense, a)
 		return
 	}
-	if t.get(code) != nil {
+	if t.getAbbrev(code) != nil {
 		return // the first abbreviation with a code counts
 	}
 	if t.other == nil {
@@ -190,20 +190,20 @@ func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, onl
 				break
 			}
 			if keep {
-				a.add(e, fieldOf(tag, attr), f, implicit)
+				a.addAttribute(e, fieldOf(tag, attr), f, implicit)
 			}
 			if len(a.steps) > maxAbbrevSteps {
-				c.fail("more attributes than any compiler writes")
+				c.failWith("more attributes than any compiler writes")
 			}
 		}
 		if kept += len(a.steps) + 1; kept > maxAbbrevSteps {
-			c.fail("more abbreviations than any compiler makes")
+			c.failWith("more abbreviations than any compiler makes")
 		}
 		if err := w.spend(int(c.at - before)); err != nil {
 			return nil, err
 		}
 		if keep {
-			t.put(code, a)
+			t.putAbbrev(code, a)
 		}
 		if code == only {
 			break
@@ -212,8 +212,8 @@ func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, onl
 	return t, c.err
 }
 
-// add appends an attribute, and merges skipped attributes of fixed size into one step.
-func (a *abbrev) add(e encoding, keep field, f form, implicit int64) {
+// addAttribute appends an attribute, and merges skipped attributes of fixed size into one step.
+func (a *abbrev) addAttribute(e encoding, keep field, f form, implicit int64) {
 	size, fixed := e.fixedSize(f)
 	if keep != fieldNone || !fixed {
 		a.steps = append(a.steps, step{form: f, field: keep, implicit: implicit})
@@ -235,7 +235,7 @@ type entry struct {
 	values   [fieldsNumber]value
 }
 
-func (d *entry) get(f field) (value, bool) { return d.values[f], d.has&(1<<f) != 0 }
+func (d *entry) getField(f field) (value, bool) { return d.values[f], d.has&(1<<f) != 0 }
 
 // bytesPerStep is the number of bytes of an entry, including blocks and strings, that count as one
 // step.
@@ -249,9 +249,9 @@ func (t *abbrevTable) readEntry(c *cursor, e encoding, d *entry) (steps int) {
 	if code == 0 {
 		return 1
 	}
-	a := t.get(code)
+	a := t.getAbbrev(code)
 	if a == nil {
-		c.fail("an entry whose abbreviation does not exist")
+		c.failWith("an entry whose abbreviation does not exist")
 		return 1
 	}
 	d.tag, d.children = a.tag, a.children
@@ -259,11 +259,11 @@ func (t *abbrevTable) readEntry(c *cursor, e encoding, d *entry) (steps int) {
 		s := &a.steps[i]
 		switch {
 		case s.form == 0:
-			c.skip(uint64(s.size))
+			c.skipBytes(uint64(s.size))
 		case s.field == fieldNone:
-			e.skip(c, s.form)
+			e.skipValue(c, s.form)
 		default:
-			v := e.read(c, s.form)
+			v := e.readValue(c, s.form)
 			if s.form == formImplicit {
 				v.n = uint64(s.implicit)
 			}

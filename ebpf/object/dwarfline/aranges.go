@@ -6,14 +6,14 @@ func (f *file) eachArange(w *work, use func(unitAt uint64, r addressRange)) erro
 	for at := uint64(0); at < uint64(len(f.Aranges)); {
 		c := newCursor(".debug_aranges", f.Aranges, f.Order, at)
 		offsetSize := c.unitLength()
-		c.skip(2) // version
+		c.skipBytes(2) // version
 		unitAt := c.fixed(offsetSize)
 		size, segment := c.u8(), c.u8()
 		if c.err == nil && (size != 4 && size != 8 || segment != 0) {
-			c.fail("addresses of unknown size")
+			c.failWith("addresses of unknown size")
 		}
 		if tuple := 2 * uint64(size); c.err == nil && (c.at-at)%tuple != 0 {
-			c.skip(tuple - (c.at-at)%tuple)
+			c.skipBytes(tuple - (c.at-at)%tuple)
 		}
 		steps := 1
 		for c.more() {

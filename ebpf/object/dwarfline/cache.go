@@ -62,7 +62,7 @@ func newUnitCache(budget int) *unitCache {
 	return &unitCache{budget: budget, byPlace: map[place]*list.Element{}, recent: list.New()}
 }
 
-func (c *unitCache) get(p place) *cached {
+func (c *unitCache) getUnit(p place) *cached {
 	e := c.byPlace[p]
 	if e == nil {
 		return nil
@@ -71,16 +71,16 @@ func (c *unitCache) get(p place) *cached {
 	return e.Value.(*cached)
 }
 
-// put adds a unit and evicts units until the budget is met, but never the unit just added.
-func (c *unitCache) put(e *cached) {
+// putUnit adds a unit and evicts units until the budget is met, but never the unit just added.
+func (c *unitCache) putUnit(e *cached) {
 	c.byPlace[e.place] = c.recent.PushFront(e)
 	c.used += e.bytes
 	for c.used > c.budget && c.recent.Len() > 1 {
-		c.drop(c.recent.Back())
+		c.dropUnit(c.recent.Back())
 	}
 }
 
-func (c *unitCache) drop(element *list.Element) {
+func (c *unitCache) dropUnit(element *list.Element) {
 	e := element.Value.(*cached)
 	c.recent.Remove(element)
 	delete(c.byPlace, e.place)
@@ -92,39 +92,39 @@ func (c *unitCache) drop(element *list.Element) {
 
 func (c *unitCache) clear() {
 	for c.recent.Len() > 0 {
-		c.drop(c.recent.Back())
+		c.dropUnit(c.recent.Back())
 	}
 }
 
-// unit returns a unit that is the target of a reference.
-func (c *unitCache) unit(f *file, at uint64, w *work) (*unit, error) {
+// readUnit returns a unit that is the target of a reference.
+func (c *unitCache) readUnit(f *file, at uint64, w *work) (*unit, error) {
 	p := place{file: f, at: at}
-	if e := c.get(p); e != nil {
+	if e := c.getUnit(p); e != nil {
 		return e.unit, e.err
 	}
 	u, err := readUnit(f, at, false, w)
 	if err != nil {
 		if !errors.Is(err, ErrTooMuchWork) { // earlier steps of the lookup may have used the work
-			c.put(&cached{place: p, err: err, bytes: unitSize})
+			c.putUnit(&cached{place: p, err: err, bytes: unitSize})
 		}
 		return nil, err
 	}
-	c.put(&cached{place: p, unit: u, bytes: u.bytes()})
+	c.putUnit(&cached{place: p, unit: u, bytes: u.bytes()})
 	return u, nil
 }
 
-// hit returns the unit at an offset of the executable's .debug_info, ready for lookups.
-func (d *Data) hit(at uint64, w *work) (*hitUnit, error) {
+// hitUnitAt returns the unit at an offset of the executable's .debug_info, ready for lookups.
+func (d *Data) hitUnitAt(at uint64, w *work) (*hitUnit, error) {
 	p := place{file: d.main, at: at, hit: true}
-	if e := d.cache.get(p); e != nil {
+	if e := d.cache.getUnit(p); e != nil {
 		return e.whole, e.err
 	}
-	h, err := d.load(at, w)
+	h, err := d.loadUnit(at, w)
 	if err != nil {
-		d.cache.put(&cached{place: p, err: err, bytes: unitSize})
+		d.cache.putUnit(&cached{place: p, err: err, bytes: unitSize})
 		return nil, err
 	}
-	d.cache.put(&cached{place: p, whole: h, bytes: h.bytes()})
+	d.cache.putUnit(&cached{place: p, whole: h, bytes: h.bytes()})
 	d.read += h.root.end - h.root.at
 	if h.lines != nil {
 		d.read += uint64(len(h.lines.data)) - h.lines.program
@@ -132,20 +132,20 @@ func (d *Data) hit(at uint64, w *work) (*hitUnit, error) {
 	return h, nil
 }
 
-// load reads a unit's abbreviations, functions and lines.
-func (d *Data) load(at uint64, w *work) (*hitUnit, error) {
+// loadUnit reads a unit's abbreviations, functions and lines.
+func (d *Data) loadUnit(at uint64, w *work) (*hitUnit, error) {
 	root, err := readUnit(d.main, at, false, w)
 	if err != nil {
 		return nil, err
 	}
 	h := &hitUnit{root: root, entries: root}
-	if v, ok := root.root.get(fieldStmtList); ok {
+	if v, ok := root.root.getField(fieldStmtList); ok {
 		h.lines, h.err = readLineTable(root, v.n)
 		if h.err == nil {
 			h.err = h.lines.findSequences(w)
 		}
 	}
-	if _, ok := root.root.get(fieldDwoName); ok {
+	if _, ok := root.root.getField(fieldDwoName); ok {
 		split, err := d.splitOf(root, w)
 		h.err = firstError(h.err, err)
 		if split == nil {

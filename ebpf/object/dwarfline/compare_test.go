@@ -212,7 +212,7 @@ func (d *Data) beginsWithFile1(addr uint64, other string) bool {
 	if !ok {
 		return false
 	}
-	h, err := d.hit(d.main.units[number], w)
+	h, err := d.hitUnitAt(d.main.units[number], w)
 	if err != nil || h == nil || h.lines == nil || h.lines.version < 5 {
 		return false
 	}

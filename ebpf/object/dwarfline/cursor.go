@@ -23,7 +23,7 @@ func newCursor(section string, data []byte, order binary.ByteOrder, at uint64) c
 	return c
 }
 
-func (c *cursor) fail(problem string) {
+func (c *cursor) failWith(problem string) {
 	if c.err == nil {
 		c.err = &FormatError{c.section, c.at, problem}
 	}
@@ -33,7 +33,7 @@ func (c *cursor) fail(problem string) {
 // limit truncates the data at offset end.
 func (c *cursor) limit(end uint64) {
 	if end > uint64(len(c.data)) || end < c.at {
-		c.fail("the length points past the end of the section")
+		c.failWith("the length points past the end of the section")
 		return
 	}
 	c.data = c.data[:end]
@@ -41,10 +41,10 @@ func (c *cursor) limit(end uint64) {
 
 func (c *cursor) more() bool { return c.err == nil && c.at < uint64(len(c.data)) }
 
-// take returns the next n bytes, or nil if there are fewer.
-func (c *cursor) take(n uint64) []byte {
+// takeBytes returns the next n bytes, or nil if there are fewer.
+func (c *cursor) takeBytes(n uint64) []byte {
 	if c.err != nil || n > uint64(len(c.data))-c.at {
-		c.fail("truncated")
+		c.failWith("truncated")
 		return nil
 	}
 	b := c.data[c.at : c.at+n]
@@ -52,9 +52,9 @@ func (c *cursor) take(n uint64) []byte {
 	return b
 }
 
-func (c *cursor) skip(n uint64) {
+func (c *cursor) skipBytes(n uint64) {
 	if c.err != nil || n > uint64(len(c.data))-c.at {
-		c.fail("truncated")
+		c.failWith("truncated")
 		return
 	}
 	c.at += n
@@ -62,7 +62,7 @@ func (c *cursor) skip(n uint64) {
 
 func (c *cursor) u8() uint8 {
 	if c.at >= uint64(len(c.data)) || c.err != nil {
-		c.fail("truncated")
+		c.failWith("truncated")
 		return 0
 	}
 	b := c.data[c.at]
@@ -72,7 +72,7 @@ func (c *cursor) u8() uint8 {
 
 // fixed reads an unsigned number of 1, 2, 3, 4 or 8 bytes.
 func (c *cursor) fixed(size uint8) uint64 {
-	b := c.take(uint64(size))
+	b := c.takeBytes(uint64(size))
 	if b == nil {
 		return 0
 	}
@@ -91,7 +91,7 @@ func (c *cursor) fixed(size uint8) uint64 {
 	case 8:
 		return c.order.Uint64(b)
 	}
-	c.fail("a number of unknown size")
+	c.failWith("a number of unknown size")
 	return 0
 }
 
@@ -114,7 +114,7 @@ func (c *cursor) uleb() uint64 {
 			return v
 		}
 		if shift == maxLEBShift {
-			c.fail(endlessNumber)
+			c.failWith(endlessNumber)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (c *cursor) sleb() int64 {
 			v |= int64(b&0x7f) << shift
 		}
 		if b >= 0x80 && shift == maxLEBShift {
-			c.fail(endlessNumber)
+			c.failWith(endlessNumber)
 		}
 		shift += 7
 		if b < 0x80 {
@@ -143,7 +143,7 @@ func (c *cursor) sleb() int64 {
 func (c *cursor) skipLEB() {
 	for shift := 0; c.u8() >= 0x80; shift += 7 {
 		if shift == maxLEBShift {
-			c.fail(endlessNumber)
+			c.failWith(endlessNumber)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (c *cursor) cstring() []byte {
 	rest := c.data[c.at:]
 	n := bytes.IndexByte(rest[:min(len(rest), maxString)], 0)
 	if n < 0 {
-		c.fail("a string without end")
+		c.failWith("a string without end")
 		return nil
 	}
 	b := c.data[c.at : c.at+uint64(n)]
@@ -176,10 +176,10 @@ func (c *cursor) unitLength() (offsetSize uint8) {
 	case length == 0xffffffff:
 		length, offsetSize = c.fixed(8), 8
 	case length >= 0xfffffff0:
-		c.fail("reserved unit length")
+		c.failWith("reserved unit length")
 	}
 	if length > uint64(len(c.data)) {
-		c.fail("the length points past the end of the section")
+		c.failWith("the length points past the end of the section")
 		return offsetSize
 	}
 	c.limit(c.at + length)

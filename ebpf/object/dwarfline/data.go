@@ -47,7 +47,7 @@ type other struct {
 	err  error
 }
 
-func (o *other) get() (*file, error) {
+func (o *other) openFile() (*file, error) {
 	if !o.done && o.open != nil {
 		var s *Sections
 		if s, o.err = o.open(); s != nil {
@@ -137,9 +137,9 @@ func (d *Data) Frames(addr uint64) (frames []Frame, err error) {
 	if !ok {
 		return nil, d.err
 	}
-	tooMuch := d.allowance.work(time.Now(), func(w *work) {
+	tooMuch := d.allowance.workWithin(time.Now(), func(w *work) {
 		var h *hitUnit
-		if h, err = d.hit(d.main.units[number], w); h != nil {
+		if h, err = d.hitUnitAt(d.main.units[number], w); h != nil {
 			frames, err = d.framesIn(h, addr, w)
 		}
 	})
@@ -174,7 +174,7 @@ func (d *Data) dropAll() {
 	d.read = 0
 	for _, f := range []*file{d.main, d.sup.file, d.pkg.file} {
 		if f != nil {
-			f.drop()
+			f.dropPages()
 		}
 	}
 }
@@ -200,18 +200,18 @@ func recoverFault(err *error) {
 func (d *Data) unitNumber(addr uint64) (number uint32, ok bool) {
 	if d.index == nil {
 		d.index = &index{} // in case that reading the index faults
-		tooMuch := d.allowance.work(time.Now(), func(w *work) { d.index, d.err = newIndex(d.main, w) })
+		tooMuch := d.allowance.workWithin(time.Now(), func(w *work) { d.index, d.err = newIndex(d.main, w) })
 		d.err = firstError(d.err, tooMuch)
 		d.read = maxResident
 	}
-	number, ok = d.index.find(addr)
+	number, ok = d.index.findUnit(addr)
 	if !ok && len(d.index.unranged) > 0 {
-		tooMuch := d.allowance.work(time.Now(), func(w *work) {
+		tooMuch := d.allowance.workWithin(time.Now(), func(w *work) {
 			d.err = firstError(d.err,
 				d.index.addFunctions(d.main, w))
 		})
 		d.err = firstError(d.err, tooMuch)
-		number, ok = d.index.find(addr)
+		number, ok = d.index.findUnit(addr)
 	}
 	return number, ok
 }
@@ -258,10 +258,10 @@ func (d *Data) framesIn(h *hitUnit, addr uint64, w *work) ([]Frame, error) {
 func (d *Data) callSite(h *hitUnit, e *entry) (Frame, error) {
 	var at Frame
 	var err error
-	if v, ok := e.get(fieldCallLine); ok {
+	if v, ok := e.getField(fieldCallLine); ok {
 		at.Line = lineNumber(v.n)
 	}
-	if v, ok := e.get(fieldCallFile); ok && h.lines != nil {
+	if v, ok := e.getField(fieldCallFile); ok && h.lines != nil {
 		at.File, err = h.lines.fileName(v.n, d.supplementary)
 	}
 	return at, err

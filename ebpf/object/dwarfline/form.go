@@ -90,10 +90,10 @@ func (e encoding) fixedSize(f form) (size uint8, ok bool) {
 	return 0, false
 }
 
-// skip moves c over a value.
-func (e encoding) skip(c *cursor, f form) {
+// skipValue moves c over a value.
+func (e encoding) skipValue(c *cursor, f form) {
 	if size, ok := e.fixedSize(f); ok {
-		c.skip(uint64(size))
+		c.skipBytes(uint64(size))
 		return
 	}
 	switch f {
@@ -103,21 +103,21 @@ func (e encoding) skip(c *cursor, f form) {
 	case formString:
 		c.cstring()
 	case formBlock, formExprloc:
-		c.skip(c.uleb())
+		c.skipBytes(c.uleb())
 	case formBlock1:
-		c.skip(c.fixed(1))
+		c.skipBytes(c.fixed(1))
 	case formBlock2:
-		c.skip(c.fixed(2))
+		c.skipBytes(c.fixed(2))
 	case formBlock4:
-		c.skip(c.fixed(4))
+		c.skipBytes(c.fixed(4))
 	case formIndirect:
 		if next := form(c.uleb()); next != formIndirect {
-			e.skip(c, next)
+			e.skipValue(c, next)
 			return
 		}
-		c.fail("a form that names itself")
+		c.failWith("a form that names itself")
 	default:
-		c.fail("unknown form")
+		c.failWith("unknown form")
 	}
 }
 
@@ -127,15 +127,15 @@ type value struct {
 	n    uint64 // offset of the text in its section if form is formString
 }
 
-// read reads a value that is not a block. For a block it returns 0.
-func (e encoding) read(c *cursor, f form) value {
+// readValue reads a value that is not a block. For a block it returns 0.
+func (e encoding) readValue(c *cursor, f form) value {
 	if f == formIndirect {
 		f = form(c.uleb())
 	}
 	size, fixed := e.fixedSize(f)
 	switch {
 	case f == formImplicit || f == formData16: // the value of formImplicit is in the abbreviation
-		c.skip(uint64(size))
+		c.skipBytes(uint64(size))
 	case f == formFlagPresent:
 		return value{f, 1}
 	case fixed:
@@ -150,7 +150,7 @@ func (e encoding) read(c *cursor, f form) value {
 		f == formGNUStrIndex:
 		return value{f, c.uleb()}
 	default:
-		e.skip(c, f)
+		e.skipValue(c, f)
 	}
 	return value{form: f}
 }

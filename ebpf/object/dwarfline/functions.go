@@ -113,7 +113,7 @@ func (u *unit) callsAt(function, addr uint64, w *work) ([]uint64, error) {
 			var more int
 			size, more, err = u.smallestRange(&d, addr)
 			steps += more
-			err = firstError(err, t.add(&d, depth, size))
+			err = firstError(err, t.addEntry(&d, depth, size))
 		case nested == 0 && d.tag == dwarf.TagSubprogram && d.children:
 			nested = depth
 		}
@@ -144,7 +144,7 @@ type callTree struct {
 	bestSize uint64 // size of its range
 }
 
-func (t *callTree) add(d *entry, depth int32, size uint64) error {
+func (t *callTree) addEntry(d *entry, depth int32, size uint64) error {
 	if size == 0 && !d.children {
 		return nil
 	}

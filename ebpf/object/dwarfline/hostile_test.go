@@ -123,10 +123,10 @@ func TestErrorsAreRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, first := d.Frames(0x1001)
-	_, ofReference := d.cache.unit(d.main, 0, &work{left: MaxWork})
+	_, ofReference := d.cache.readUnit(d.main, 0, &work{left: MaxWork})
 	s.Abbrev = []byte(root + "\x00") // would be read without error
 	_, second := d.Frames(0x1002)
-	_, again := d.cache.unit(d.main, 0, &work{left: MaxWork})
+	_, again := d.cache.readUnit(d.main, 0, &work{left: MaxWork})
 	for _, err := range []error{first, second, ofReference, again} {
 		var format *FormatError
 		if !errors.As(err, &format) || format.Section != ".debug_abbrev" {
@@ -140,20 +140,20 @@ func TestWorkOfFile(t *testing.T) {
 	start := time.Unix(1000, 0)
 	a := allowance{left: MaxFileWork, at: start}
 	lookups := 0
-	for a.work(start, func(w *work) { w.left = 0 }) == nil {
+	for a.workWithin(start, func(w *work) { w.left = 0 }) == nil {
 		lookups++
 	}
 	if lookups != MaxFileWork/MaxWork {
 		t.Errorf("%d lookups", lookups)
 	}
 	all := func(w *work) { w.left = 0 }
-	if err := a.work(start.Add(MaxWork/FileWorkPerSecond*time.Second-1), all); !errors.Is(err, ErrTooMuchWork) {
+	if err := a.workWithin(start.Add(MaxWork/FileWorkPerSecond*time.Second-1), all); !errors.Is(err, ErrTooMuchWork) {
 		t.Errorf("a moment too early: %v", err)
 	}
-	if err := a.work(start.Add(MaxWork/FileWorkPerSecond*time.Second+time.Second), all); err != nil {
+	if err := a.workWithin(start.Add(MaxWork/FileWorkPerSecond*time.Second+time.Second), all); err != nil {
 		t.Error(err)
 	}
-	a.work(start.Add(1e6*time.Hour), func(*work) {})
+	a.workWithin(start.Add(1e6*time.Hour), func(*work) {})
 	if a.left != MaxFileWork {
 		t.Errorf("%d steps after a long time", a.left)
 	}

@@ -79,7 +79,7 @@ func newIndex(f *file, w *work) (*index, error) {
 			break
 		}
 		if i%dropEvery == dropEvery-1 {
-			f.drop()
+			f.dropPages()
 		}
 		if len(x.ranges) > maxRanges {
 			first = fmt.Errorf("%w: more than %d address ranges", ErrTooMuchWork, maxRanges)
@@ -87,7 +87,7 @@ func newIndex(f *file, w *work) (*index, error) {
 		}
 	}
 	first = firstError(first, x.addAranges(f, w))
-	x.sort()
+	x.sortRanges()
 	return x, first
 }
 
@@ -101,7 +101,7 @@ func (x *index) addAranges(f *file, w *work) error {
 	err := f.eachArange(w, func(unitAt uint64, r addressRange) {
 		i, found := slices.BinarySearch(f.units, unitAt)
 		if _, partial := slices.BinarySearch(x.partial, uint32(i)); found && partial {
-			x.add(r, uint32(i))
+			x.addRange(r, uint32(i))
 			told[uint32(i)] = true
 		}
 	})
@@ -113,8 +113,8 @@ func (x *index) addAranges(f *file, w *work) error {
 // addUnit adds the ranges that a unit's root entry states.
 func (x *index) addUnit(number uint32, u *unit, w *work) error {
 	before := len(x.ranges)
-	steps, err := u.eachRange(&u.root, func(r addressRange) { x.add(r, number) })
-	_, split := u.root.get(fieldDwoName)
+	steps, err := u.eachRange(&u.root, func(r addressRange) { x.addRange(r, number) })
+	_, split := u.root.getField(fieldDwoName)
 	none := len(x.ranges) == before && err == nil && steps == 0 && !split && u.root.children
 	if none {
 		x.unranged = append(x.unranged, number)
@@ -125,7 +125,7 @@ func (x *index) addUnit(number uint32, u *unit, w *work) error {
 	return firstError(err, w.spend(steps+1))
 }
 
-func (x *index) add(r addressRange, number uint32) {
+func (x *index) addRange(r addressRange, number uint32) {
 	if len(x.ranges) > maxRanges {
 		return
 	}
@@ -139,9 +139,9 @@ func (x *index) add(r addressRange, number uint32) {
 	x.ranges = append(x.ranges, unitRange{r.low, r.high, number})
 }
 
-// sort makes the ranges disjoint. Where ranges overlap, the range with the highest start wins, and
+// sortRanges makes the ranges disjoint. Where ranges overlap, the range with the highest start wins, and
 // among ranges with the same start the shortest.
-func (x *index) sort() {
+func (x *index) sortRanges() {
 	slices.SortFunc(x.ranges, func(a, b unitRange) int {
 		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(b.high, a.high), cmp.Compare(a.unit, b.unit))
 	})
@@ -180,8 +180,8 @@ func (x *index) sort() {
 	x.ranges = slices.Clip(out)
 }
 
-// find returns the number of the unit that covers an address.
-func (x *index) find(addr uint64) (uint32, bool) {
+// findUnit returns the number of the unit that covers an address.
+func (x *index) findUnit(addr uint64) (uint32, bool) {
 	i, found := slices.BinarySearchFunc(x.ranges, addr,
 		func(r unitRange, addr uint64) int { return cmp.Compare(r.low, addr) })
 	if !found {
@@ -212,11 +212,11 @@ func (x *index) addFunctions(f *file, w *work) error {
 			var functions []piece
 			functions, err = u.functions(w)
 			for _, p := range functions {
-				x.add(addressRange{p.low, p.high}, number)
+				x.addRange(addressRange{p.low, p.high}, number)
 			}
 		}
 		first = firstError(first, err)
 	}
-	x.sort()
+	x.sortRanges()
 	return first
 }

@@ -52,10 +52,10 @@ func readLineTable(u *unit, at uint64) (*lineTable, error) {
 	t.data = c.data
 	version := c.fixed(2)
 	if c.err == nil && (version < 2 || version > 5) {
-		c.fail(fmt.Sprintf("unknown version %d of the line table", version))
+		c.failWith(fmt.Sprintf("unknown version %d of the line table", version))
 	}
 	if uint64(len(t.data)) > 1<<32-1 {
-		c.fail("a line table beyond the first 4 GiB")
+		c.failWith("a line table beyond the first 4 GiB")
 	}
 	t.version = uint8(version)
 	if version >= 5 {
@@ -64,7 +64,7 @@ func readLineTable(u *unit, at uint64) (*lineTable, error) {
 	}
 	length := c.fixed(t.offsetSize)
 	if length > uint64(len(c.data))-c.at {
-		c.fail("the header's length points past the end of the table")
+		c.failWith("the header's length points past the end of the table")
 	}
 	t.program = c.at + length
 	t.minInstruction, t.maxOperations = c.u8(), 1
@@ -74,10 +74,10 @@ func readLineTable(u *unit, at uint64) (*lineTable, error) {
 	c.u8() // default_is_stmt
 	t.lineBase, t.lineRange, t.opcodeBase = int8(c.u8()), c.u8(), c.u8()
 	if c.err == nil && (t.lineRange == 0 || t.opcodeBase == 0 || t.maxOperations == 0) {
-		c.fail("a zero that the line program would divide by")
+		c.failWith("a zero that the line program would divide by")
 	}
 	if t.opcodeBase > 0 {
-		t.opcodeLengths = c.take(uint64(t.opcodeBase) - 1)
+		t.opcodeLengths = c.takeBytes(uint64(t.opcodeBase) - 1)
 	}
 	if version >= 5 {
 		t.readEntries(&c)
@@ -108,7 +108,7 @@ func (t *lineTable) readOldEntries(c *cursor) {
 		t.files = append(t.files, uint32(at))
 	}
 	if len(t.dirs) > maxFiles || len(t.files) > maxFiles {
-		c.fail("more files than any compiler names")
+		c.failWith("more files than any compiler names")
 	}
 }
 
@@ -121,7 +121,7 @@ func (t *lineTable) readEntryList(c *cursor) (formats []entryFormat, entries []u
 	for range c.u8() {
 		f := entryFormat{c.uleb(), form(c.uleb())}
 		if size, fixed := t.fixedSize(f.form); fixed && size == 0 {
-			c.fail("a directory or file entry of no bytes")
+			c.failWith("a directory or file entry of no bytes")
 		}
 		formats = append(formats, f)
 	}
@@ -130,7 +130,7 @@ func (t *lineTable) readEntryList(c *cursor) (formats []entryFormat, entries []u
 		return formats, nil
 	}
 	if count > maxFiles || len(formats) == 0 {
-		c.fail("more files than any compiler names")
+		c.failWith("more files than any compiler names")
 		return formats, nil
 	}
 	for range count {
@@ -139,7 +139,7 @@ func (t *lineTable) readEntryList(c *cursor) (formats []entryFormat, entries []u
 		}
 		entries = append(entries, uint32(c.at))
 		for _, f := range formats {
-			t.skip(c, f.form)
+			t.skipValue(c, f.form)
 		}
 	}
 	return formats, entries
@@ -150,13 +150,13 @@ func (t *lineTable) entryAt(at uint32, formats []entryFormat,
 	sup func() (*file, error)) (name string, dir uint64, err error) {
 	c := newCursor(".debug_line", t.data, t.unit.Order, uint64(at))
 	for _, f := range formats {
-		v := t.read(&c, f.form)
+		v := t.readValue(&c, f.form)
 		if c.err != nil {
 			return "", 0, c.err
 		}
 		switch f.content {
 		case contentPath:
-			if name, err = t.text(v, sup); err != nil {
+			if name, err = t.textOf(v, sup); err != nil {
 				return "", 0, err
 			}
 		case contentDirectory:
@@ -166,11 +166,11 @@ func (t *lineTable) entryAt(at uint32, formats []entryFormat,
 	return name, dir, nil
 }
 
-func (t *lineTable) text(v value, sup func() (*file, error)) (string, error) {
+func (t *lineTable) textOf(v value, sup func() (*file, error)) (string, error) {
 	if v.form == formString {
 		return stringAt(".debug_line", t.data, v.n)
 	}
-	return t.unit.text(v, sup)
+	return t.unit.textOf(v, sup)
 }
 
 // fileName returns the path of the file with that number, "" if there is none. The path consists of
@@ -197,8 +197,8 @@ func (t *lineTable) fileName(number uint64, sup func() (*file, error)) (string, 
 		return folder + "/" + name, nil
 	}
 	compDir := ""
-	if v, ok := t.unit.root.get(fieldCompDir); ok {
-		if compDir, err = t.unit.text(v, sup); err != nil {
+	if v, ok := t.unit.root.getField(fieldCompDir); ok {
+		if compDir, err = t.unit.textOf(v, sup); err != nil {
 			return "", err
 		}
 	}

@@ -39,10 +39,12 @@ type row struct {
 	line uint64
 }
 
-// run executes the program from an opcode on to the end of the sequence and calls use for each row,
+// runSequence executes the program from an opcode on to the end of the sequence and calls use for each row,
 // except the end row. It returns the address at the end of the sequence and the start of the next
 // sequence.
-func (t *lineTable) run(start uint64, w *work, define func(at uint64), use func(*row)) (end, next uint64, err error) {
+func (t *lineTable) runSequence(
+	start uint64, w *work, define func(at uint64), use func(*row),
+) (end, next uint64, err error) {
 	steps := 0
 	defer func() { err = firstError(err, w.spend(steps%stepsAtOnce)) }()
 	c := newCursor(".debug_line", t.data, t.unit.Order, start)
@@ -83,7 +85,7 @@ func (t *lineTable) run(start uint64, w *work, define func(at uint64), use func(
 		}
 	}
 	if c.err == nil {
-		c.fail("the line program ends inside a sequence")
+		c.failWith("the line program ends inside a sequence")
 	}
 	return r.addr, c.at, c.err
 }
@@ -103,7 +105,7 @@ func (t *lineTable) advance(r *row, operations uint64) {
 func (t *lineTable) extended(c *cursor, r *row, define func(at uint64)) (ends bool) {
 	length := c.uleb()
 	if length > uint64(len(c.data))-c.at {
-		c.fail("an opcode's length points past the end of the table")
+		c.failWith("an opcode's length points past the end of the table")
 		return false
 	}
 	next := c.at + length
@@ -118,7 +120,7 @@ func (t *lineTable) extended(c *cursor, r *row, define func(at uint64)) (ends bo
 		case 2, 4, 8:
 			r.addr, r.op = c.fixed(uint8(size)), 0
 		default:
-			c.fail("an address of unknown size")
+			c.failWith("an address of unknown size")
 		}
 	case lneDefineFile:
 		define(c.at)
@@ -140,7 +142,7 @@ func (t *lineTable) findSequences(w *work) error {
 	}
 	for at := t.program; at < uint64(len(t.data)); {
 		low, rows := uint64(1<<64-1), 0
-		end, next, err := t.run(at, w, define, func(r *row) {
+		end, next, err := t.runSequence(at, w, define, func(r *row) {
 			low = min(low, r.addr)
 			rows++
 		})
@@ -190,7 +192,7 @@ func (t *lineTable) rowAt(addr uint64, w *work) (found row, ok bool, err error) 
 	if i < 0 || addr >= t.sequences[i].high {
 		return row{}, false, nil
 	}
-	_, _, err = t.run(uint64(t.sequences[i].start), w, func(uint64) {}, func(r *row) {
+	_, _, err = t.runSequence(uint64(t.sequences[i].start), w, func(uint64) {}, func(r *row) {
 		if r.addr <= addr && (!ok || r.addr > found.addr || r.addr == found.addr && r.op >= found.op) {
 			found, ok = *r, true
 		}

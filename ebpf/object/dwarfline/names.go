@@ -13,7 +13,7 @@ var errNoSupplementary = errors.New("the supplementary DWARF file is missing")
 
 // supplementary returns the file into which dwz moved common entries.
 func (d *Data) supplementary() (*file, error) {
-	f, err := d.sup.get()
+	f, err := d.sup.openFile()
 	if f == nil {
 		if err == nil {
 			err = errNoSupplementary
@@ -30,25 +30,25 @@ func (d *Data) describe(f *Frame, u *unit, e *entry, w *work) error {
 	f.Function, f.Linkage, f.StartLine = "", false, 0
 	whole := false // Function is the linkage name
 	for range maxReferences {
-		if v, ok := e.get(fieldDeclLine); ok && f.StartLine == 0 {
+		if v, ok := e.getField(fieldDeclLine); ok && f.StartLine == 0 {
 			f.StartLine = lineNumber(v.n)
 		}
-		if v, ok := e.get(fieldLinkageName); ok && !whole {
-			text, err := u.text(v, d.supplementary)
+		if v, ok := e.getField(fieldLinkageName); ok && !whole {
+			text, err := u.textOf(v, d.supplementary)
 			if err == nil && text != "" {
 				f.Function, f.Linkage, whole = text, true, true
 			}
 		}
-		if v, ok := e.get(fieldName); ok && f.Function == "" {
-			text, err := u.text(v, d.supplementary)
+		if v, ok := e.getField(fieldName); ok && f.Function == "" {
+			text, err := u.textOf(v, d.supplementary)
 			if err != nil {
 				return err
 			}
 			f.Function, f.Linkage = text, !u.manglesNames()
 		}
-		ref, ok := e.get(fieldAbstractOrigin)
+		ref, ok := e.getField(fieldAbstractOrigin)
 		if !ok {
-			ref, ok = e.get(fieldSpecification)
+			ref, ok = e.getField(fieldSpecification)
 		}
 		if !ok || whole && f.StartLine != 0 {
 			return nil
@@ -98,7 +98,7 @@ func (d *Data) follow(u *unit, ref value, w *work) (*unit, uint64, error) {
 	if !ok {
 		return nil, 0, &FormatError{".debug_info", at, "a reference to no unit"}
 	}
-	other, err := d.cache.unit(f, f.units[number], w)
+	other, err := d.cache.readUnit(f, f.units[number], w)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -109,8 +109,8 @@ func Open(f *elffile.File, o OpenOptions) (*Data, error) {
 		if name, id, ok := f.AltLink(); ok {
 			opts.Supplementary = func() (*Sections, error) { return o.supplementary(name, id) }
 		}
-		opts.Package = o.dwp
-		opts.Split = o.dwo
+		opts.Package = o.openDWP
+		opts.Split = o.openDWO
 	}
 	d, err := New(s, opts)
 	if err != nil {
@@ -156,8 +156,8 @@ func (o *OpenOptions) nextTo(name string) []string {
 	return all
 }
 
-// dwp opens the package of the .dwo files.
-func (o *OpenOptions) dwp() (*Sections, error) {
+// openDWP opens the package of the .dwo files.
+func (o *OpenOptions) openDWP() (*Sections, error) {
 	for _, p := range o.Paths {
 		if f, err := o.OpenFile(p + ".dwp"); err == nil {
 			s, err := MapSections(f, ".dwo", o.Spill)
@@ -168,9 +168,9 @@ func (o *OpenOptions) dwp() (*Sections, error) {
 	return nil, nil
 }
 
-// dwo opens the file of a split unit. It tries the path that the compiler wrote, and then the
+// openDWO opens the file of a split unit. It tries the path that the compiler wrote, and then the
 // folders of the executable and of its debug file.
-func (o *OpenOptions) dwo(u SplitUnit) (*Sections, error) {
+func (o *OpenOptions) openDWO(u SplitUnit) (*Sections, error) {
 	candidates := []string{u.Name}
 	if !path.IsAbs(u.Name) {
 		candidates = append(o.nextTo(u.Name), path.Join(u.CompDir, u.Name))

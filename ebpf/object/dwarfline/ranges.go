@@ -11,14 +11,14 @@ const maxRangeList = maxRanges
 // eachRange calls use for the non-empty address ranges of an entry, from DW_AT_ranges, or from
 // DW_AT_low_pc and DW_AT_high_pc. It returns the number of steps.
 func (u *unit) eachRange(d *entry, use func(addressRange)) (steps int, err error) {
-	if v, ok := d.get(fieldRanges); ok {
+	if v, ok := d.getField(fieldRanges); ok {
 		return u.rangeList(v, use)
 	}
-	low, ok := d.get(fieldLowPC)
+	low, ok := d.getField(fieldLowPC)
 	if !ok {
 		return 0, nil
 	}
-	high, ok := d.get(fieldHighPC)
+	high, ok := d.getField(fieldHighPC)
 	if !ok {
 		return 0, nil
 	}
@@ -31,15 +31,15 @@ func (u *unit) eachRange(d *entry, use func(addressRange)) (steps int, err error
 	} else {
 		r.high = r.low + high.n
 	}
-	if err == nil && u.real(r) {
+	if err == nil && u.isReal(r) {
 		use(r)
 	}
 	return 1, err
 }
 
-// real reports whether a range is not empty and was not removed. Linkers give removed code address
+// isReal reports whether a range is not empty and was not removed. Linkers give removed code address
 // 0 or one of the highest addresses.
-func (u *unit) real(r addressRange) bool {
+func (u *unit) isReal(r addressRange) bool {
 	highest := uint64(1)<<(8*u.addressSize-1)<<1 - 1
 	return r.low < r.high && r.low != 0 && r.low < highest-1
 }
@@ -49,7 +49,7 @@ func (u *unit) rangeList(v value, use func(addressRange)) (steps int, err error)
 	if u.version < 5 {
 		at := v.n
 		if u.skeleton != nil { // relative to the base in the skeleton
-			base, _ := u.skeleton.root.get(fieldRangesBase)
+			base, _ := u.skeleton.root.getField(fieldRangesBase)
 			at += base.n
 		}
 		return u.oldRangeList(at, use)
@@ -86,7 +86,7 @@ func (u *unit) oldRangeList(at uint64, use func(addressRange)) (steps int, err e
 		case low == highest:
 			base = high
 		default:
-			if r := (addressRange{base + low, base + high}); u.real(r) {
+			if r := (addressRange{base + low, base + high}); u.isReal(r) {
 				use(r)
 			}
 		}
@@ -136,7 +136,7 @@ func (u *unit) newRangeList(at uint64, use func(addressRange)) (steps int, err e
 			r.low = c.fixed(u.addressSize)
 			r.high = r.low + c.uleb()
 		default:
-			c.fail(fmt.Sprintf("unknown entry %d of a range list", kind))
+			c.failWith(fmt.Sprintf("unknown entry %d of a range list", kind))
 		}
 		if c.err != nil {
 			return steps, c.err
@@ -144,7 +144,7 @@ func (u *unit) newRangeList(at uint64, use func(addressRange)) (steps int, err e
 		if steps++; steps > maxRangeList {
 			return steps, ErrTooMuchWork
 		}
-		if u.real(r) {
+		if u.isReal(r) {
 			use(r)
 		}
 	}

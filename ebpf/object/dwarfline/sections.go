@@ -25,7 +25,7 @@ type Sections struct {
 	Close, Drop func()
 }
 
-func (s *Sections) drop() {
+func (s *Sections) dropPages() {
 	if s != nil && s.Drop != nil {
 		s.Drop()
 	}

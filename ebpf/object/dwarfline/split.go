@@ -12,7 +12,7 @@ var errNoSplit = errors.New("the .dwo file is missing")
 // splitOf returns the split unit of the skeleton root.
 func (d *Data) splitOf(root *unit, w *work) (*unit, error) {
 	id := root.id
-	if v, ok := root.root.get(fieldDwoID); ok {
+	if v, ok := root.root.getField(fieldDwoID); ok {
 		id = v.n
 	}
 	u, err := d.packaged(root, id, w)
@@ -24,8 +24,8 @@ func (d *Data) splitOf(root *unit, w *work) (*unit, error) {
 		field field
 		text  *string
 	}{{fieldDwoName, &wanted.Name}, {fieldCompDir, &wanted.CompDir}} {
-		if v, ok := root.root.get(part.field); ok {
-			if *part.text, err = root.text(v, d.supplementary); err != nil {
+		if v, ok := root.root.getField(part.field); ok {
+			if *part.text, err = root.textOf(v, d.supplementary); err != nil {
 				return nil, err
 			}
 		}
@@ -63,7 +63,7 @@ func splitUnit(f *file, skeleton *unit, id uint64, w *work) (*unit, error) {
 			continue
 		}
 		theirs := u.header.id
-		if v, ok := u.root.get(fieldDwoID); ok {
+		if v, ok := u.root.getField(fieldDwoID); ok {
 			theirs = v.n
 		}
 		if theirs != id {
@@ -81,7 +81,7 @@ func splitUnit(f *file, skeleton *unit, id uint64, w *work) (*unit, error) {
 
 // packaged returns the split unit with that ID from the .dwp file, nil if there is none.
 func (d *Data) packaged(root *unit, id uint64, w *work) (*unit, error) {
-	f, err := d.pkg.get()
+	f, err := d.pkg.openFile()
 	if f == nil || err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (d *Data) packaged(root *unit, id uint64, w *work) (*unit, error) {
 		}
 		d.packages = x
 	}
-	part := d.packages.part(f.Sections, id)
+	part := d.packages.partOf(f.Sections, id)
 	if part == nil {
 		return nil, nil
 	}
@@ -133,18 +133,18 @@ func readCUIndex(s *Sections, w *work) (*cuIndex, error) {
 	}
 	columns, units, slots := c.fixed(4), c.fixed(4), c.fixed(4)
 	if c.err == nil && version != 2 && version != 5 {
-		c.fail(fmt.Sprintf("unknown version %d", version))
+		c.failWith(fmt.Sprintf("unknown version %d", version))
 	}
 	size := uint64(len(c.data))
 	if columns > 16 || slots > size/12 || units > size/8 {
-		c.fail("the table is larger than the section")
+		c.failWith("the table is larger than the section")
 	}
 	if slots > maxSlots {
-		c.fail("more slots than any package needs")
+		c.failWith("more slots than any package needs")
 	}
-	ids, rows := c.take(slots*8), c.take(slots*4)
-	names := c.take(columns * 4)
-	offsets, sizes := c.take(units*columns*4), c.take(units*columns*4)
+	ids, rows := c.takeBytes(slots*8), c.takeBytes(slots*4)
+	names := c.takeBytes(columns * 4)
+	offsets, sizes := c.takeBytes(units*columns*4), c.takeBytes(units*columns*4)
 	if err := firstError(c.err, w.spend(int(slots))); err != nil {
 		return nil, err
 	}
@@ -163,8 +163,8 @@ func readCUIndex(s *Sections, w *work) (*cuIndex, error) {
 	return x, nil
 }
 
-// part returns the sections of one unit, nil if the unit is not in the package.
-func (x *cuIndex) part(s *Sections, id uint64) *Sections {
+// partOf returns the sections of one unit, nil if the unit is not in the package.
+func (x *cuIndex) partOf(s *Sections, id uint64) *Sections {
 	row, ok := x.rows[id]
 	if !ok {
 		return nil

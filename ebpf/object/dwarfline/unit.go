@@ -39,7 +39,7 @@ func (f *file) readHeader(at uint64) (header, error) {
 	h.end = uint64(len(c.data))
 	version := c.fixed(2)
 	if c.err == nil && (version < 2 || version > 5) {
-		c.fail(fmt.Sprintf("unknown DWARF version %d", version))
+		c.failWith(fmt.Sprintf("unknown DWARF version %d", version))
 	}
 	h.version = uint8(version)
 	if version >= 5 {
@@ -53,10 +53,10 @@ func (f *file) readHeader(at uint64) (header, error) {
 	case unitSkeleton, unitSplitCompile:
 		h.id = c.fixed(8)
 	case unitType, unitSplitType:
-		c.skip(8 + uint64(h.offsetSize))
+		c.skipBytes(8 + uint64(h.offsetSize))
 	}
 	if c.err == nil && h.addressSize != 4 && h.addressSize != 8 {
-		c.fail(fmt.Sprintf("addresses of %d bytes", h.addressSize))
+		c.failWith(fmt.Sprintf("addresses of %d bytes", h.addressSize))
 	}
 	h.first = c.at
 	return h, c.err
@@ -116,20 +116,20 @@ func rootOf(f *file, h header, rootOnly bool, w *work) (*unit, error) {
 // readBases reads the offsets of the unit's parts in other sections. A split unit has no attributes
 // for them: its parts start right after the section's header.
 func (u *unit) readBases() {
-	if v, ok := u.root.get(fieldAddrBase); ok {
+	if v, ok := u.root.getField(fieldAddrBase); ok {
 		u.addrBase = v.n
 	}
 	if u.splits && u.version >= 5 {
 		u.strBase = 2 * uint64(u.offsetSize)
 		u.rngBase = 2*uint64(u.offsetSize) + 4
 	}
-	if v, ok := u.root.get(fieldStrOffsetsBase); ok {
+	if v, ok := u.root.getField(fieldStrOffsetsBase); ok {
 		u.strBase = v.n
 	}
-	if v, ok := u.root.get(fieldRnglistsBase); ok {
+	if v, ok := u.root.getField(fieldRnglistsBase); ok {
 		u.rngBase = v.n
 	}
-	if v, ok := u.root.get(fieldLowPC); ok {
+	if v, ok := u.root.getField(fieldLowPC); ok {
 		u.base, _ = u.address(v)
 	}
 }
@@ -169,8 +169,8 @@ func isAddress(f form) bool {
 	return false
 }
 
-// text returns the string of a value. sup returns the supplementary file.
-func (u *unit) text(v value, sup func() (*file, error)) (string, error) {
+// textOf returns the string of a value. sup returns the supplementary file.
+func (u *unit) textOf(v value, sup func() (*file, error)) (string, error) {
 	switch v.form {
 	case formString:
 		return stringAt(".debug_info", u.Info[:u.end], v.n)
@@ -208,7 +208,7 @@ func (u *unit) isCode() bool {
 // manglesNames reports whether symbol names differ from source names in the unit's language (DWARF
 // 5 table 7.17).
 func (u *unit) manglesNames() bool {
-	v, _ := u.root.get(fieldLanguage)
+	v, _ := u.root.getField(fieldLanguage)
 	switch v.n {
 	case 0x01, 0x02, 0x0c, 0x1d, 0x2c, // C
 		0x03, 0x05, 0x06, 0x07, 0x09, 0x0f, 0x12, // Ada 83, COBOL, Fortran 77, Pascal, PL/I, UPC

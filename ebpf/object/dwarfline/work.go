@@ -36,9 +36,9 @@ type allowance struct {
 	at   time.Time // time of the last update
 }
 
-// work calls use with the work of one lookup, or returns ErrTooMuchWork if less than MaxWork is
+// workWithin calls use with the work of one lookup, or returns ErrTooMuchWork if less than MaxWork is
 // left.
-func (a *allowance) work(now time.Time, use func(*work)) error {
+func (a *allowance) workWithin(now time.Time, use func(*work)) error {
 	grown := min(now.Sub(a.at), time.Hour).Seconds() * FileWorkPerSecond // an hour refills the allowance completely
 	a.left, a.at = min(a.left+int(grown), MaxFileWork), now
 	if a.left < MaxWork {

@@ -20,12 +20,12 @@ const (
 
 // BuildID returns the GNU build ID in lower-case hex, "" if there is none.
 func (f *File) BuildID() string {
-	return hex.EncodeToString(f.note("GNU", noteGNUBuildID))
+	return hex.EncodeToString(f.findNote("GNU", noteGNUBuildID))
 }
 
 // GoBuildID returns the Go tool chain's build ID as it is stored in the file, ""
 // if there is none. It is text with slashes, not hex.
-func (f *File) GoBuildID() string { return string(f.note("Go", noteGoBuildID)) }
+func (f *File) GoBuildID() string { return string(f.findNote("Go", noteGoBuildID)) }
 
 // IsGo reports whether the Go tool chain made the file: it has the tool chain's build ID or its
 // function table. strip keeps both.
@@ -33,10 +33,10 @@ func (f *File) IsGo() bool {
 	return f.GoBuildID() != "" || f.HasSection(".gopclntab") || f.HasSection(".data.rel.ro.gopclntab")
 }
 
-// note returns the description of the first note of the given owner and type that has a
+// findNote returns the description of the first note of the given owner and type that has a
 // description. It reads segments first, as the kernel does, and then sections, which separate debug
 // files have.
-func (f *File) note(owner string, typ uint32) []byte {
+func (f *File) findNote(owner string, typ uint32) []byte {
 	for _, p := range f.elf.Progs {
 		if p.Type == elf.PT_NOTE {
 			if desc := f.noteAt(p.Off, p.Filesz, p.Align, owner, typ); desc != nil {

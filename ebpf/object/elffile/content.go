@@ -67,7 +67,7 @@ func (f *File) Content() (c Content, err error) {
 	d := digest{file: f, Hash: sha256.New(), left: MaxContent}
 	for _, p := range f.elf.Progs {
 		if p.Type == elf.PT_LOAD {
-			d.add(p.Off, p.Filesz)
+			d.addRange(p.Off, p.Filesz)
 		}
 	}
 	d.Sum(c.Code[:0])
@@ -121,14 +121,14 @@ func (d *digest) addSections(wanted func(name string) bool) (found bool) {
 		if s.Type != elf.SHT_NOBITS && wanted(s.Name) {
 			found = true
 			fmt.Fprintf(d, "%q %d %d %d\n", s.Name, s.Type, s.Flags, s.FileSize)
-			d.add(s.Offset, s.FileSize)
+			d.addRange(s.Offset, s.FileSize)
 		}
 	}
 	return found
 }
 
-// add adds size bytes of the file, starting at off.
-func (d *digest) add(off, size uint64) {
+// addRange adds size bytes of the file, starting at off.
+func (d *digest) addRange(off, size uint64) {
 	switch {
 	case d.err != nil:
 		return

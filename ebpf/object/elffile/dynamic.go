@@ -27,7 +27,7 @@ func (f *File) DynamicSymbol(name string) (Symbol, bool, error) {
 		return Symbol{}, false, fmt.Errorf("dynamic symbol %s: %w", name, err)
 	}
 	h := hashTable{file: f, offset: hash.Offset, size: hash.Size}
-	s, ok := h.find(name, table, names)
+	s, ok := h.findSymbol(name, table, names)
 	if h.err != nil {
 		return Symbol{}, false, fmt.Errorf("dynamic symbol %s: %w", name, h.err)
 	}
@@ -42,7 +42,7 @@ type hashTable struct {
 	err          error
 }
 
-func (h *hashTable) find(name string, table, names *elf.Section) (Symbol, bool) {
+func (h *hashTable) findSymbol(name string, table, names *elf.Section) (Symbol, bool) {
 	buckets, first := h.u32(0), h.u32(4)
 	words, shift := h.u32(8), h.u32(12)
 	if h.err != nil || buckets == 0 || words == 0 {
@@ -90,8 +90,8 @@ func (h *hashTable) symbol(i uint32, name string, table, names *elf.Section) (Sy
 	return s.Symbol, h.err == nil && string(text) == name+"\x00"
 }
 
-// read fills b from offset off of the section.
-func (h *hashTable) read(b []byte, off uint64) {
+// readBytes fills b from offset off of the section.
+func (h *hashTable) readBytes(b []byte, off uint64) {
 	if h.err == nil && (off > h.size || uint64(len(b)) > h.size-off) {
 		h.err = ErrTruncated
 	}
@@ -105,13 +105,13 @@ func (h *hashTable) read(b []byte, off uint64) {
 
 func (h *hashTable) u32(off uint64) uint32 {
 	var b [4]byte
-	h.read(b[:], off)
+	h.readBytes(b[:], off)
 	return h.order().Uint32(b[:])
 }
 
 func (h *hashTable) u64(off uint64) uint64 {
 	var b [8]byte
-	h.read(b[:], off)
+	h.readBytes(b[:], off)
 	return h.order().Uint64(b[:])
 }
 

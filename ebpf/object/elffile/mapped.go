@@ -112,14 +112,14 @@ func (f *File) mapSection(name string, spill *Spill) (*Mapped, error) {
 	case err != nil:
 		return nil, err
 	case content != nil:
-		return spill.take(f, content, size)
+		return spill.takeSection(f, content, size)
 	case s.Offset > f.size || s.Size > f.size-s.Offset:
 		return nil, ErrTruncated
 	case !isFile:
 		data, err := f.readRange(s.Offset, s.Size, MaxSection)
 		return &Mapped{Data: data}, err
 	case !isLocal:
-		return spill.take(f, newTimed(io.NewSectionReader(f.r, int64(s.Offset), int64(s.Size))), s.Size)
+		return spill.takeSection(f, newTimed(io.NewSectionReader(f.r, int64(s.Offset), int64(s.Size))), s.Size)
 	}
 	return mapRange(file, s.Offset, s.Size)
 }
@@ -145,8 +145,8 @@ func mapRange(file *os.File, off, size uint64) (*Mapped, error) {
 	return &Mapped{Data: region[lead : lead+size : lead+size], region: region}, nil
 }
 
-// take maps a copy of the size bytes of a section of f.
-func (s *Spill) take(f *File, content *timed, size uint64) (*Mapped, error) {
+// takeSection maps a copy of the size bytes of a section of f.
+func (s *Spill) takeSection(f *File, content *timed, size uint64) (*Mapped, error) {
 	if err := s.reserve(f, size); err != nil {
 		return nil, err
 	}

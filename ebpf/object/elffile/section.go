@@ -78,8 +78,8 @@ func (f *File) openRange(name string, addr, off, size uint64) (*SectionReader, e
 		nil
 }
 
-// load reads the whole section.
-func (s *SectionReader) load() (*Section, error) {
+// loadSection reads the whole section.
+func (s *SectionReader) loadSection() (*Section, error) {
 	var data []byte
 	var err error
 	switch {
@@ -105,7 +105,7 @@ func loaded(s *SectionReader, err error) (*Section, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.load()
+	return s.loadSection()
 }
 
 // sectionData returns the bytes of s, decompressed, at most most bytes.

@@ -269,15 +269,15 @@ func (w *window) cstring(at uint64) ([]byte, error) {
 				return rest[:min(len(rest), maxSymbolName)], nil
 			}
 		}
-		if err := w.fill(at); err != nil {
+		if err := w.fillFrom(at); err != nil {
 			return nil, err
 		}
 	}
 	return nil, nil
 }
 
-// fill moves the window so that it starts at offset at.
-func (w *window) fill(at uint64) error {
+// fillFrom moves the window so that it starts at offset at.
+func (w *window) fillFrom(at uint64) error {
 	size := min(w.size-at, 4*maxSymbolName)
 	if uint64(cap(w.buf)) < size {
 		w.buf = make([]byte, size)

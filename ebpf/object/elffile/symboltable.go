@@ -44,16 +44,16 @@ func (f *File) SymbolTable(typ elf.SectionType) (*SymbolTable, error) {
 // order, until yield returns false. Unlike Symbols it includes labels that the assembler made; see
 // Label.
 func (t *SymbolTable) Functions(yield func(Function) bool) error {
-	return t.each(t.file.isFunction, yield)
+	return t.eachFunction(t.file.isFunction, yield)
 }
 
 // Code calls yield for the symbols of Functions and for data in executable sections, whose Type is
 // elf.STT_OBJECT.
 func (t *SymbolTable) Code(yield func(Function) bool) error {
-	return t.each(func(s *Symbol) bool { return t.file.isFunction(s) || t.file.isDataInCode(s) }, yield)
+	return t.eachFunction(func(s *Symbol) bool { return t.file.isFunction(s) || t.file.isDataInCode(s) }, yield)
 }
 
-func (t *SymbolTable) each(wanted func(*Symbol) bool, yield func(Function) bool) error {
+func (t *SymbolTable) eachFunction(wanted func(*Symbol) bool, yield func(Function) bool) error {
 	err := t.file.eachSymbol(t.table, wanted, func(s *rawSymbol) bool {
 		return yield(Function{Value: s.Value, Size: s.Size, Name: s.name, Section: s.Section, Type: s.Type,
 			Bind: s.Bind})
@@ -98,7 +98,7 @@ func (n *Names) At(place uint32) ([]byte, error) {
 	if err := n.Beyond(); err != nil {
 		return nil, err
 	}
-	name, err := n.read(at)
+	name, err := n.readName(at)
 	n.left -= len(name)
 	return name, err
 }
@@ -111,24 +111,24 @@ func (n *Names) Beyond() error {
 	return nil
 }
 
-// read returns the name at offset at.
-func (n *Names) read(at uint64) ([]byte, error) {
-	if name, ok := n.held(at); ok {
+// readName returns the name at offset at.
+func (n *Names) readName(at uint64) ([]byte, error) {
+	if name, ok := n.heldName(at); ok {
 		return name, nil
 	}
 	for _, length := range []uint64{nameChunk, maxSymbolName} {
-		if err := n.fill(at, length); err != nil {
+		if err := n.fillWindow(at, length); err != nil {
 			return nil, err
 		}
-		if name, ok := n.held(at); ok {
+		if name, ok := n.heldName(at); ok {
 			return name, nil
 		}
 	}
 	return n.buf[at-n.start:], nil
 }
 
-// held returns the name at offset at if buf holds it with its terminator.
-func (n *Names) held(at uint64) ([]byte, bool) {
+// heldName returns the name at offset at if buf holds it with its terminator.
+func (n *Names) heldName(at uint64) ([]byte, bool) {
 	if at < n.start || at-n.start >= uint64(len(n.buf)) {
 		return nil, false
 	}
@@ -140,9 +140,9 @@ func (n *Names) held(at uint64) ([]byte, bool) {
 	return rest[:end], true
 }
 
-// fill reads up to length bytes from offset at on, and some bytes before it: two names of one
+// fillWindow reads up to length bytes from offset at on, and some bytes before it: two names of one
 // address may be stored in either order.
-func (n *Names) fill(at, length uint64) error {
+func (n *Names) fillWindow(at, length uint64) error {
 	before := min(at, nameChunk/4)
 	length = before + min(length, n.table.strings.Size-at)
 	if uint64(cap(n.buf)) < length {

@@ -33,8 +33,8 @@ type trapCost struct {
 // usualTrap is assumed where the cost cannot be measured: that in virtual machines.
 var usualTrap = trapCost{5 * time.Microsecond, 20 * time.Microsecond}
 
-// of returns how long some traps take.
-func (c trapCost) of(t kernel.HeapTraps) time.Duration {
+// costOf returns how long some traps take.
+func (c trapCost) costOf(t kernel.HeapTraps) time.Duration {
 	return time.Duration(t.Emulated)*c.emulated + time.Duration(t.Stepped)*c.stepped
 }
 
@@ -73,8 +73,8 @@ func (b *brake) holds(pid uint32, now time.Time) bool {
 	return p != nil && now.Before(p.until)
 }
 
-// ends reports whether a pause has ended since the last look.
-func (b *brake) ends(now time.Time) bool {
+// endsPause reports whether a pause has ended since the last look.
+func (b *brake) endsPause(now time.Time) bool {
 	for _, p := range b.paused {
 		if p.until.After(b.looked) && !p.until.After(now) {
 			return true
@@ -83,9 +83,9 @@ func (b *brake) ends(now time.Time) bool {
 	return false
 }
 
-// look pauses the processes whose traps have taken brakeBurst more than the limit of their CPU time, and returns them.
-// cpuTime returns the CPU time of a process so far, or an error if it has ended.
-func (b *brake) look(
+// lookAtTraps pauses the processes whose traps have taken brakeBurst more than the limit of their CPU time, and returns
+// them. cpuTime returns the CPU time of a process so far, or an error if it has ended.
+func (b *brake) lookAtTraps(
 	now time.Time, traps map[uint32]kernel.HeapTraps, cpuTime func(pid uint32) (time.Duration, error),
 ) (slowed []uint32) {
 	interval := now.Sub(b.looked)
@@ -97,7 +97,7 @@ func (b *brake) look(
 		before := last[pid]
 		s := spent{t, before.cpu, before.over}
 		b.last[pid] = s
-		cost := b.trap.of(since(before.traps, t))
+		cost := b.trap.costOf(since(before.traps, t))
 		if cost <= least && s.over == 0 || cost == 0 || b.holds(pid, now) {
 			continue
 		}
@@ -155,8 +155,8 @@ func (p Paused) String() string {
 	return fmt.Sprintf("process %d: probes took %.0f %% of its CPU time", p.PID, 100*p.Share)
 }
 
-// all returns the processes that are paused, by PID.
-func (b *brake) all(now time.Time) (out []Paused) {
+// allPaused returns the processes that are paused, by PID.
+func (b *brake) allPaused(now time.Time) (out []Paused) {
 	for _, pid := range slices.Sorted(maps.Keys(b.paused)) {
 		if p := b.paused[pid]; b.holds(pid, now) {
 			out = append(out, Paused{pid, p.share, p.until})

@@ -37,7 +37,7 @@ func TestBrake(t *testing.T) {
 		cpu[light] += 100 * time.Millisecond // 5 ms
 		cpu[idle] += 2 * time.Millisecond    // nearly all are traps, but they are 1.5 of 100 ms
 		now = now.Add(brakeEvery)
-		return b.look(now, traps, cpuTime)
+		return b.lookAtTraps(now, traps, cpuTime)
 	}
 	until := func(looks int) {
 		t.Helper()
@@ -49,21 +49,21 @@ func TestBrake(t *testing.T) {
 	until(2) // the CPU time is known from the first one on; then each adds 40 ms beyond the limit
 	require.Empty(t, look(), "it is paused")
 	require.True(t, b.holds(slow, now))
-	paused := b.all(now)
+	paused := b.allPaused(now)
 	require.Len(t, paused, 1)
 	require.InDelta(t, 0.5, paused[0].Share, 0.01)
 	require.Equal(t, "process 1: probes took 50 % of its CPU time", paused[0].String())
 
 	before := now
-	require.False(t, b.ends(now))
+	require.False(t, b.endsPause(now))
 	now = paused[0].Until
-	require.True(t, b.ends(now))
+	require.True(t, b.endsPause(now))
 	b.looked = now
 	until(1)
-	require.Equal(t, 2*firstPause, b.all(now)[0].Until.Sub(now))
+	require.Equal(t, 2*firstPause, b.allPaused(now)[0].Until.Sub(now))
 	require.Greater(t, now.Sub(before), firstPause-time.Second)
 	b.forget(now, func(pid uint32) bool { return pid != slow })
-	require.Empty(t, b.all(now), "it has ended")
+	require.Empty(t, b.allPaused(now), "it has ended")
 }
 
 // Delays of a Profiler: until probes are removed, and until a program whose pause is over has them again.
@@ -140,10 +140,10 @@ func TestBrakeBounds(t *testing.T) {
 				continue
 			}
 			now := begin.Add(at + step)
-			if b.ends(now) {
+			if b.endsPause(now) {
 				attached = at + attachAfter
 			}
-			for range b.look(now, map[uint32]kernel.HeapTraps{1: {Stepped: uint64(p.traps)}},
+			for range b.lookAtTraps(now, map[uint32]kernel.HeapTraps{1: {Stepped: uint64(p.traps)}},
 				func(uint32) (time.Duration, error) {
 					return p.cpu / (10 * time.Millisecond) * (10 * time.Millisecond), nil
 				}) {

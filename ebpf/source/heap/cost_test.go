@@ -112,7 +112,7 @@ func measureCosts(t *testing.T, s *running, program *pairs, calls int, found map
 	testkit.Eventually(t, "the program is sampled", func() bool { // once it has mapped its C library
 		program.measure(t, 10_000)
 		p.mu.Lock()
-		p.read()
+		p.readSamples()
 		p.mu.Unlock()
 		return p.Stats().Samples > 0
 	})
@@ -122,7 +122,7 @@ func measureCosts(t *testing.T, s *running, program *pairs, calls int, found map
 		program.measure(t, 10_000)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.read()
+		p.readSamples()
 		return p.ignored[program.pid]
 	})
 	note("of another program")

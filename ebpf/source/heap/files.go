@@ -172,7 +172,7 @@ func identify(path string) (identity, error) {
 // forget returns the probes to close: of files that no process has mapped for a while, and of processes that have ended
 // or are not wanted. Then all files are searched again: a file that was taken for a dropped one may need probes.
 func (f *files) forget(s Sampler, wants func(pid uint32) bool) (probes []*kernel.HeapProbes) {
-	probes = f.take(func(at place) bool {
+	probes = f.takeProbes(func(at place) bool {
 		return s.Executable(at.exe) == nil || at.pid != 0 && !(procfs.Default.Lives(at.pid) && wants(at.pid))
 	})
 	for id := range f.failed {
@@ -189,8 +189,8 @@ func (f *files) forget(s Sampler, wants func(pid uint32) bool) (probes []*kernel
 	return probes
 }
 
-// take removes the probes at some places, and returns them to be closed.
-func (f *files) take(are func(place) bool) (probes []*kernel.HeapProbes) {
+// takeProbes removes the probes at some places, and returns them to be closed.
+func (f *files) takeProbes(are func(place) bool) (probes []*kernel.HeapProbes) {
 	for at, a := range f.attached {
 		if are(at) {
 			probes = append(probes, a.probes)
@@ -201,8 +201,8 @@ func (f *files) take(are func(place) bool) (probes []*kernel.HeapProbes) {
 	return probes
 }
 
-// all accepts all places.
-func all(place) bool { return true }
+// anyPlace accepts all places.
+func anyPlace(place) bool { return true }
 
 // failure returns why calls of a file are not seen, one reason of several; nil if the calls of all files are seen.
 func (f *files) failure() (first error) {

@@ -153,7 +153,7 @@ func functionsOf(f *elffile.File, table elf.SectionType) (found []candidate, err
 		at, loaded := fileOffset(f, s.Value)
 		if ok && loaded && !places[at] {
 			places[at] = true
-			function := kernel.HeapFunction{Name: string(name), Call: call, Offset: at, Skip: skip(f, at)}
+			function := kernel.HeapFunction{Name: string(name), Call: call, Offset: at, Skip: skipPrologue(f, at)}
 			function.Stepped = isStepped(f, at+function.Skip)
 			found = append(found, candidate{function, s.Value, s.Size})
 		}

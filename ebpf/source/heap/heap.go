@@ -119,7 +119,7 @@ func (p *Profiler) Update(c Config) error {
 	}
 	k, err := p.options.Sampler.OpenHeap(uint32(c.SampleBytes))
 	if err != nil {
-		p.note(err)
+		p.noteError(err)
 		return err
 	}
 	p.kernel, p.files, p.inUse, p.brake = k, newFiles(c.Each), newInUse(), newBrake(time.Now())
@@ -145,11 +145,11 @@ func (p *Profiler) follow(ended chan struct{}) {
 		case <-ended:
 			return
 		case <-reads.C:
-			do = p.read
+			do = p.readSamples
 		case <-searches.C:
 			do = p.search
 		case <-costs.C:
-			do = p.slow
+			do = p.readSlowly
 		}
 		p.mu.Lock()
 		if p.ended == ended {
@@ -159,21 +159,21 @@ func (p *Profiler) follow(ended chan struct{}) {
 	}
 }
 
-// read reads the available samples. The caller holds p.mu.
-func (p *Profiler) read() {
-	p.note(p.options.Sampler.CatchUp(clock.Monotonic()))
-	p.note(p.kernel.Read(p.take))
-	p.news.take(p.inUse.dropBefore)
+// readSamples reads the available samples. The caller holds p.mu.
+func (p *Profiler) readSamples() {
+	p.noteError(p.options.Sampler.CatchUp(clock.Monotonic()))
+	p.noteError(p.kernel.Read(p.takeSample))
+	p.news.takeProcesses(p.inUse.dropBefore)
 }
 
-// take keeps a sample unless its block was freed in the meantime: most were, and walking the stack takes longer than
-// this check.
-func (p *Profiler) take(h *kernel.HeapSample) {
-	p.note(p.options.Sampler.CatchUp(h.HeapBlock.Time)) // the process may have started since read caught up
+// takeSample keeps a sample unless its block was freed in the meantime: most were, and walking the stack takes longer
+// than this check.
+func (p *Profiler) takeSample(h *kernel.HeapSample) {
+	p.noteError(p.options.Sampler.CatchUp(h.HeapBlock.Time)) // the process may have started since read caught up
 	target, wanted := p.options.Target(h.HeapBlock.PID)
 	if !wanted {
 		p.ignore(h.HeapBlock.PID)
-		p.note(p.kernel.Forget(h.HeapBlock))
+		p.noteError(p.kernel.Forget(h.HeapBlock))
 		return
 	}
 	p.samples++
@@ -182,21 +182,21 @@ func (p *Profiler) take(h *kernel.HeapSample) {
 	}
 	s := p.options.Sampler.CompleteHit(&h.ProbeHit)
 	s.Target = target
-	p.inUse.add(h.HeapBlock, s, h.Weight)
+	p.inUse.addBlock(h.HeapBlock, s, h.Weight)
 }
 
 // ignore has the kernel ignore calls of a process for a while.
 func (p *Profiler) ignore(pid uint32) {
 	if !p.ignored[pid] {
 		p.ignored[pid] = true
-		p.note(p.kernel.Ignore(pid, true))
+		p.noteError(p.kernel.Ignore(pid, true))
 	}
 }
 
 // ignoreNone has all processes judged again. The caller holds p.mu.
 func (p *Profiler) ignoreNone() {
 	for pid := range p.ignored {
-		p.note(p.kernel.Ignore(pid, false))
+		p.noteError(p.kernel.Ignore(pid, false))
 	}
 	clear(p.ignored)
 	p.asked = time.Now()
@@ -205,7 +205,7 @@ func (p *Profiler) ignoreNone() {
 
 // search probes the allocators that it has not seen before. The caller holds p.mu.
 func (p *Profiler) search() {
-	p.note(p.options.Sampler.CatchUp(clock.Monotonic()))
+	p.noteError(p.options.Sampler.CatchUp(clock.Monotonic()))
 	if asks := time.Since(p.asked) >= askEvery; asks {
 		p.ignoreNone()
 	} else if !p.mapped.Load() {
@@ -213,7 +213,7 @@ func (p *Profiler) search() {
 	}
 	p.mapped.Store(false)
 	for _, m := range p.files.unknown(p.options.Sampler, p.wants) {
-		p.note(p.files.attach(p.kernel, m))
+		p.noteError(p.files.attach(p.kernel, m))
 	}
 }
 
@@ -226,32 +226,32 @@ func (p *Profiler) limit(limit float64) {
 	}
 	var err error
 	if p.brake.trap, err = measureTraps(p.kernel, uint32(os.Getpid())); err != nil {
-		p.note(fmt.Errorf("measure the duration of a trap: %w", err))
+		p.noteError(fmt.Errorf("measure the duration of a trap: %w", err))
 		p.brake.trap = usualTrap
 	}
 }
 
-// slow pauses the processes that traps slow down too much, and has the processes whose pause is over sampled again. The
-// caller holds p.mu.
-func (p *Profiler) slow() {
+// readSlowly pauses the processes that traps slow down too much, and has the processes whose pause is over sampled
+// again. The caller holds p.mu.
+func (p *Profiler) readSlowly() {
 	if p.brake.limit == 0 {
 		return
 	}
 	traps := map[uint32]kernel.HeapTraps{}
-	p.note(p.kernel.Traps(func(pid uint32, t kernel.HeapTraps) { traps[pid] = t }))
+	p.noteError(p.kernel.Traps(func(pid uint32, t kernel.HeapTraps) { traps[pid] = t }))
 	now := time.Now()
-	if p.brake.ends(now) {
+	if p.brake.endsPause(now) {
 		p.mapped.Store(true) // so that search attaches them again
 	}
-	slowed := p.brake.look(now, traps, procfs.Default.CPUTime)
+	slowed := p.brake.lookAtTraps(now, traps, procfs.Default.CPUTime)
 	if len(slowed) > 0 && !p.files.each {
 		// Probes in a file are in all processes that map it: from now on each wanted process has its own.
-		p.release(p.files.take(all))
+		p.release(p.files.takeProbes(anyPlace))
 		p.files.each = true
 		p.mapped.Store(true)
 	}
 	for _, pid := range slowed {
-		p.release(p.files.take(func(at place) bool { return at.pid == pid }))
+		p.release(p.files.takeProbes(func(at place) bool { return at.pid == pid }))
 		p.inUse.dropBefore(pid, ^uint64(0)) // its frees are no longer seen
 	}
 	if !p.options.KeepEnded {
@@ -268,7 +268,7 @@ func (p *Profiler) release(probes []*kernel.HeapProbes) {
 		err := kernel.CloseHeapProbes(probes...)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.note(err)
+		p.noteError(err)
 	})
 }
 
@@ -290,30 +290,30 @@ func (p *Profiler) Observe(r *kernel.Record) {
 		p.mapped.Store(true)
 	case kernel.RecordExec, kernel.RecordFork:
 		p.mapped.Store(true) // a child has its parent's mappings
-		p.news.add(r.PID, r.Time)
+		p.news.addProcess(r.PID, r.Time)
 	case kernel.RecordExit:
 		if !p.options.KeepEnded {
-			p.news.add(r.PID, r.Time)
+			p.news.addProcess(r.PID, r.Time)
 		}
 	}
 }
 
 // reconcile forgets the blocks that were freed since they were sampled. The caller holds p.mu.
 func (p *Profiler) reconcile() {
-	p.read()
-	p.news.take(p.inUse.dropBefore)
+	p.readSamples()
+	p.news.takeProcesses(p.inUse.dropBefore)
 	if !p.options.KeepEnded {
 		p.inUse.dropEnded(procfs.Default.Lives)
 	}
 	before, used := clock.Monotonic(), map[kernel.HeapBlock]bool{}
 	if err := p.kernel.InUse(func(b kernel.HeapBlock) { used[b] = true }); err != nil {
-		p.note(err)
+		p.noteError(err)
 		return
 	}
-	p.inUse.keep(before, used)
+	p.inUse.keepUsed(before, used)
 	for b := range used {
-		if b.Time < before && !p.inUse.has(b) { // of a process that has ended, or is no longer wanted
-			p.note(p.kernel.Forget(b))
+		if b.Time < before && !p.inUse.hasBlock(b) { // of a process that has ended, or is no longer wanted
+			p.noteError(p.kernel.Forget(b))
 		}
 	}
 }
@@ -325,7 +325,7 @@ func (p *Profiler) Flush() {
 	if p.kernel != nil {
 		p.reconcile()
 	}
-	p.inUse.each(clock.Monotonic(), func(s *sampler.Sample) {
+	p.inUse.eachSample(clock.Monotonic(), func(s *sampler.Sample) {
 		target, wanted := p.options.Target(s.PID)
 		if !wanted {
 			if !p.options.KeepEnded {
@@ -365,15 +365,15 @@ func (p *Profiler) close() {
 	}
 	p.missed = p.allMissed()
 	close(p.ended)
-	old, probes := p.kernel, p.files.take(all)
+	old, probes := p.kernel, p.files.takeProbes(anyPlace)
 	p.loops.Go(func() {
 		err := errors.Join(kernel.CloseHeapProbes(probes...), old.Close())
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.note(err)
+		p.noteError(err)
 	})
 	p.kernel, p.ended, p.files = nil, nil, newFiles(false)
-	p.news.stop()
+	p.news.stopNews()
 	clear(p.ignored)
 }
 
@@ -384,15 +384,15 @@ func (p *Profiler) allMissed() map[string]uint64 {
 		return sum
 	}
 	now, err := p.kernel.Missed()
-	p.note(err)
+	p.noteError(err)
 	for reason, n := range missed(now) {
 		sum[reason] += n
 	}
 	return sum
 }
 
-// note counts an error. The caller holds p.mu.
-func (p *Profiler) note(err error) {
+// noteError counts an error. The caller holds p.mu.
+func (p *Profiler) noteError(err error) {
 	if err != nil {
 		p.errors.Add("memory in use: "+err.Error(), 1)
 	}
@@ -402,7 +402,7 @@ func (p *Profiler) note(err error) {
 func (p *Profiler) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	paused := p.brake.all(time.Now())
+	paused := p.brake.allPaused(time.Now())
 	return Stats{
 		Paused: paused, Slowed: uint64(len(paused)),
 		Files: uint64(p.files.count()), Failed: uint64(len(p.files.failed)),

@@ -36,8 +36,8 @@ func newInUse() inUse {
 	return inUse{processes: map[uint32]map[uint64]*block{}, stacks: map[string]*stack{}}
 }
 
-// add adds a block. A block that was at its address before has been freed.
-func (u *inUse) add(b kernel.HeapBlock, s *sampler.Sample, weight uint64) {
+// addBlock adds a block. A block that was at its address before has been freed.
+func (u *inUse) addBlock(b kernel.HeapBlock, s *sampler.Sample, weight uint64) {
 	of := u.processes[b.PID]
 	if of == nil {
 		of = map[uint64]*block{}
@@ -47,7 +47,7 @@ func (u *inUse) add(b kernel.HeapBlock, s *sampler.Sample, weight uint64) {
 		if old.time > b.Time {
 			return
 		}
-		u.drop(b.PID, b.Address, old)
+		u.dropBlock(b.PID, b.Address, old)
 		u.processes[b.PID] = of // it may have been the last one
 	}
 	of[b.Address] = &block{b.Time, weight, u.stackOf(s)}
@@ -78,8 +78,8 @@ func (u *inUse) stackOf(s *sampler.Sample) *stack {
 	return known
 }
 
-// drop forgets a block.
-func (u *inUse) drop(pid uint32, address uint64, b *block) {
+// dropBlock forgets a block.
+func (u *inUse) dropBlock(pid uint32, address uint64, b *block) {
 	u.blocks, u.bytes = u.blocks-1, u.bytes-b.weight
 	if b.stack.blocks--; b.stack.blocks == 0 {
 		delete(u.stacks, b.stack.key)
@@ -94,7 +94,7 @@ func (u *inUse) drop(pid uint32, address uint64, b *block) {
 func (u *inUse) dropBefore(pid uint32, time uint64) {
 	for address, b := range u.processes[pid] {
 		if b.time < time {
-			u.drop(pid, address, b)
+			u.dropBlock(pid, address, b)
 		}
 	}
 }
@@ -108,24 +108,25 @@ func (u *inUse) dropEnded(lives func(pid uint32) bool) {
 	}
 }
 
-// keep forgets the blocks from before a time that are not used.
-func (u *inUse) keep(before uint64, used map[kernel.HeapBlock]bool) {
+// keepUsed forgets the blocks from before a time that are not used.
+func (u *inUse) keepUsed(before uint64, used map[kernel.HeapBlock]bool) {
 	for pid, of := range u.processes {
 		for address, b := range of {
 			if b.time < before && !used[kernel.HeapBlock{PID: pid, Address: address, Time: b.time}] {
-				u.drop(pid, address, b)
+				u.dropBlock(pid, address, b)
 			}
 		}
 	}
 }
 
-func (u *inUse) has(b kernel.HeapBlock) bool {
+func (u *inUse) hasBlock(b kernel.HeapBlock) bool {
 	known := u.processes[b.PID][b.Address]
 	return known != nil && known.time == b.Time
 }
 
-// each hands a sample of each block to use, as if it were taken at the given time. It is valid until the next one.
-func (u *inUse) each(time uint64, use func(*sampler.Sample)) {
+// eachSample hands a sample of each block to use, as if it were taken at the given time. It is valid until the next
+// one.
+func (u *inUse) eachSample(time uint64, use func(*sampler.Sample)) {
 	for _, of := range u.processes {
 		for _, b := range of {
 			shown, inner := *b.stack.sample, *b.stack.sample.Sample
@@ -148,13 +149,13 @@ func (n *news) start() {
 	n.times = map[uint32]uint64{}
 }
 
-func (n *news) stop() {
+func (n *news) stopNews() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.times = nil
 }
 
-func (n *news) add(pid uint32, time uint64) {
+func (n *news) addProcess(pid uint32, time uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.times != nil {
@@ -162,8 +163,8 @@ func (n *news) add(pid uint32, time uint64) {
 	}
 }
 
-// take hands all times to use, and removes them.
-func (n *news) take(use func(pid uint32, time uint64)) {
+// takeProcesses hands all times to use, and removes them.
+func (n *news) takeProcesses(use func(pid uint32, time uint64)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for pid, time := range n.times {

@@ -18,7 +18,7 @@ func sampleAt(pid uint32, vaddr uint64) *sampler.Sample {
 // bytesOf adds up the memory in use by process.
 func bytesOf(u *inUse) map[uint32]uint64 {
 	sum := map[uint32]uint64{}
-	u.each(99, func(s *sampler.Sample) {
+	u.eachSample(99, func(s *sampler.Sample) {
 		if s.Kind == kind.Heap && s.Time == 99 {
 			sum[s.PID] += s.Value
 		}
@@ -30,7 +30,7 @@ func bytesOf(u *inUse) map[uint32]uint64 {
 func TestInUse(t *testing.T) {
 	u := newInUse()
 	add := func(pid uint32, address, time, weight, vaddr uint64) {
-		u.add(kernel.HeapBlock{PID: pid, Address: address, Time: time}, sampleAt(pid, vaddr), weight)
+		u.addBlock(kernel.HeapBlock{PID: pid, Address: address, Time: time}, sampleAt(pid, vaddr), weight)
 	}
 	add(1, 0x10, 5, 100, 7)
 	add(1, 0x20, 6, 200, 7)
@@ -46,10 +46,12 @@ func TestInUse(t *testing.T) {
 	require.Len(t, u.stacks, 3)
 
 	add(3, 0x30, 20, 50, 1) // comes while the kernel's blocks are read
-	u.keep(15, map[kernel.HeapBlock]bool{{PID: 1, Address: 0x10, Time: 8}: true, {PID: 1, Address: 0x20, Time: 1}: true})
+	u.keepUsed(15, map[kernel.HeapBlock]bool{
+		{PID: 1, Address: 0x10, Time: 8}: true, {PID: 1, Address: 0x20, Time: 1}: true,
+	})
 	require.Equal(t, map[uint32]uint64{1: 400, 3: 50}, bytesOf(&u))
-	require.True(t, u.has(kernel.HeapBlock{PID: 1, Address: 0x10, Time: 8}))
-	require.False(t, u.has(kernel.HeapBlock{PID: 1, Address: 0x10, Time: 9}))
+	require.True(t, u.hasBlock(kernel.HeapBlock{PID: 1, Address: 0x10, Time: 8}))
+	require.False(t, u.hasBlock(kernel.HeapBlock{PID: 1, Address: 0x10, Time: 9}))
 
 	u.dropBefore(1, 8)
 	require.Equal(t, map[uint32]uint64{1: 400, 3: 50}, bytesOf(&u))

@@ -11,10 +11,10 @@ import (
 // and test %rdi,%rdi, by which free checks whether there is a block.
 var preludes = [][]byte{{0xf3, 0x0f, 0x1e, 0xfa}, {0x48, 0x85, 0xff}}
 
-// skip returns how many bytes of a function to pass over so that a probe of it costs little. The kernel emulates a few
-// instructions, and has the CPU single-step a copy of the other ones, which takes a second trap: several microseconds
-// in a virtual machine, many times the cost of the first trap.
-func skip(f *elffile.File, offset uint64) uint64 {
+// skipPrologue returns how many bytes of a function to pass over so that a probe of it costs little. The kernel
+// emulates a few instructions, and has the CPU single-step a copy of the other ones, which takes a second trap: several
+// microseconds in a virtual machine, many times the cost of the first trap.
+func skipPrologue(f *elffile.File, offset uint64) uint64 {
 	var code [16]byte
 	if f.Machine() != elf.EM_X86_64 {
 		return 0

@@ -138,12 +138,12 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 			period = max(period, retryAfter)
 		}
 		watched := min(watchedFor, period/4)
-		if rest(ctx, period-watched) {
+		if restFor(ctx, period-watched) {
 			if err := c.watch(); err != nil {
 				c.failed(err)
 			}
 		}
-		if !rest(ctx, watched) {
+		if !restFor(ctx, watched) {
 			if err := c.Pass(); err != nil {
 				c.failed(err)
 			}
@@ -152,8 +152,8 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	}
 }
 
-// rest returns true after a while, or false when the context is done.
-func rest(ctx context.Context, d time.Duration) bool {
+// restFor returns true after a while, or false when the context is done.
+func restFor(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -280,24 +280,24 @@ func (c *Clock) Pass() error {
 	}
 	p.before = c.last
 	c.last = 0
-	if err := p.ask(now); err != nil {
+	if err := p.askThreads(now); err != nil {
 		return err
 	}
 	c.passes++
 	for _, t := range p.threads {
-		p.keep(t, 1)
+		p.keepThread(t, 1)
 	}
 	looking := spent()
-	stayed, err := c.options.Passes.ReadMarked(p.interval, p.look)
+	stayed, err := c.options.Passes.ReadMarked(p.interval, p.lookAtThread)
 	looked := spent() - looking
 	if err = errors.Join(err, p.err); err != nil {
 		return errors.Join(err, p.settleEnded())
 	}
 	c.last = now
 	p.looking(looked)
-	defer p.calm()
+	defer p.calmThreads()
 	if stayed != p.kept || p.asking {
-		p.note(p.forget())
+		p.noteError(p.forget())
 	}
 	p.count()
 	return errors.Join(p.settleEnded(), p.readMoved(), p.err)

@@ -38,12 +38,12 @@ func (t *thread) stayedFor(mark time.Duration) {
 // settle hands the credit of a thread to Use.
 func (c *Clock) settle(t *thread) {
 	if t.credit > 0 {
-		c.use(t.stack, &t.Thread, t.credit, c.wakers.ender(&t.Thread))
+		c.useSample(t.stack, &t.Thread, t.credit, c.wakers.ender(&t.Thread))
 	}
 	t.credit = 0
 }
 
-func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration, ender *kernel.Waker) {
+func (c *Clock) useSample(s *sampler.Sample, t *kernel.Thread, d time.Duration, ender *kernel.Waker) {
 	s.Kind, s.Value, s.Thread, s.Waker, s.Time = kind.OffCPU, uint64(d), t, ender, c.options.now()
 	c.options.Use(s)
 }
@@ -76,7 +76,7 @@ func (p *pass) owner(pid uint32) owner {
 	if !known {
 		o.target, o.wanted = p.options.Target(pid)
 		if !o.wanted { // it may be a new child of a wanted process
-			p.note(p.options.Completer.CatchUp(p.options.now()))
+			p.noteError(p.options.Completer.CatchUp(p.options.now()))
 			o.target, o.wanted = p.options.Target(pid)
 		}
 		p.owners[pid] = o
@@ -84,8 +84,8 @@ func (p *pass) owner(pid uint32) owner {
 	return o
 }
 
-// ask asks Target again about unwanted processes, if that is due, and about the processes of kept threads.
-func (p *pass) ask(now uint64) error {
+// askThreads asks Target again about unwanted processes, if that is due, and about the processes of kept threads.
+func (p *pass) askThreads(now uint64) error {
 	due := now-p.asked >= uint64(askAgain)
 	if !due && !p.flushed {
 		return nil
@@ -113,19 +113,19 @@ func (p *pass) ask(now uint64) error {
 			p.settle(t)
 			t.stack.Target = o.target
 		} else {
-			p.drop(t)
+			p.dropThread(t)
 		}
 	}
 	return err
 }
 
-// look handles a thread that is not where its mark says.
-func (p *pass) look(t *kernel.Thread) {
+// lookAtThread handles a thread that is not where its mark says.
+func (p *pass) lookAtThread(t *kernel.Thread) {
 	if t.State == kernel.Ended || t.Outcome == unwind.KernelThread {
 		return
 	}
 	if !p.owner(t.PID).wanted {
-		p.note(p.options.Passes.MarkUnwanted(t.PID))
+		p.noteError(p.options.Passes.MarkUnwanted(t.PID))
 		return
 	}
 	q := p.queueOf(t)
@@ -146,20 +146,20 @@ func (p *pass) look(t *kernel.Thread) {
 	if known != nil {
 		known.seen = p.passes
 		known.stayedFor(t.Stayed)
-		p.keep(known, -1)
+		p.keepThread(known, -1)
 	}
 	if known != nil && !stays {
 		p.leaves(known)
-		p.drop(known)
+		p.dropThread(known)
 		known = nil
 	}
 	if q != nil {
-		q.pay(q.place)
+		q.payTime(q.place)
 	}
 	switch {
 	case t.State == kernel.Running: // the CPU clock has it
 	case known == nil && t.Unmoved: // an old mark: the next pass reads the thread
-		p.note(p.options.Passes.Unmark(t.TID))
+		p.noteError(p.options.Passes.Unmark(t.TID))
 	case known == nil:
 		kept := *t
 		kept.Kernel = slices.Clone(t.Kernel)
@@ -169,7 +169,7 @@ func (p *pass) look(t *kernel.Thread) {
 		}
 	default:
 		if known.State != t.State { // for example, it was woken and is queued for a CPU
-			p.end(known)
+			p.endThread(known)
 			known.State = t.State
 		}
 		known.credit += credit
@@ -179,28 +179,28 @@ func (p *pass) look(t *kernel.Thread) {
 	}
 }
 
-// end has the credit of a thread settled after the pass: the waker that ended its wait is known then.
-func (p *pass) end(t *thread) {
+// endThread has the credit of a thread settled after the pass: the waker that ended its wait is known then.
+func (p *pass) endThread(t *thread) {
 	p.ended = append(p.ended, *t)
 	t.credit = 0
 }
 
-// drop ends the credit of a thread that is no longer where it was.
-func (p *pass) drop(t *thread) {
-	p.end(t)
+// dropThread ends the credit of a thread that is no longer where it was.
+func (p *pass) dropThread(t *thread) {
+	p.endThread(t)
 	delete(p.threads, t.TID)
-	p.note(p.options.Passes.Unmark(t.TID))
+	p.noteError(p.options.Passes.Unmark(t.TID))
 }
 
-// note keeps the first error.
-func (p *pass) note(err error) {
+// noteError keeps the first error.
+func (p *pass) noteError(err error) {
 	if p.err == nil {
 		p.err = err
 	}
 }
 
-// keep counts a known thread as kept, or with -1 no longer.
-func (p *pass) keep(t *thread, n int) {
+// keepThread counts a known thread as kept, or with -1 no longer.
+func (p *pass) keepThread(t *thread, n int) {
 	p.keptIn[t.State] += n
 	p.kept += n
 }
@@ -223,12 +223,12 @@ func (p *pass) forget() error {
 		return err
 	}
 	for _, tid := range strangers {
-		p.note(p.options.Passes.Unmark(tid))
+		p.noteError(p.options.Passes.Unmark(tid))
 	}
 	for _, t := range p.threads {
 		if t.seen != p.passes {
-			p.keep(t, -1)
-			p.drop(t)
+			p.keepThread(t, -1)
+			p.dropThread(t)
 		}
 	}
 	p.forgetQueues()
@@ -272,7 +272,7 @@ func (p *pass) readMoved() error {
 	for next := range slices.Chunk(chosen, readsAtOnce) {
 		err = errors.Join(err, p.check(had, next))
 		for i := range next {
-			p.note(next[i].read(p))
+			p.noteError(next[i].readStack(p))
 		}
 		had = next
 	}
@@ -317,8 +317,8 @@ func (p *pass) choose() (chosen []reading) {
 // be queued for a CPU at some passes in between.
 const restlessFor = 8
 
-// calm updates the restless threads after a pass.
-func (p *pass) calm() {
+// calmThreads updates the restless threads after a pass.
+func (p *pass) calmThreads() {
 	for _, tid := range p.seen {
 		p.restless[tid] = p.passes
 	}
@@ -341,7 +341,7 @@ type reading struct {
 	whole  bool // the stack is of the time of the pass, even if the thread has moved since
 }
 
-func find(some []reading, tid uint32) *reading {
+func findReading(some []reading, tid uint32) *reading {
 	if at := slices.IndexFunc(some, func(r reading) bool { return r.thread.TID == tid }); at >= 0 {
 		return &some[at]
 	}
@@ -358,8 +358,8 @@ func shares(of time.Duration, n int) []time.Duration {
 	return out
 }
 
-// read reads the stack of a thread. Data that language runtimes keep elsewhere is not in a copy.
-func (r *reading) read(p *pass) error {
+// readStack reads the stack of a thread. Data that language runtimes keep elsewhere is not in a copy.
+func (r *reading) readStack(p *pass) error {
 	copied, err := p.options.Passes.CopiedStack(r.thread)
 	memory := snapshot.MemoryOf(p.options.Completer.Memory(r.thread.PID), r.thread, copied)
 	r.stack = p.options.Completer.CompleteThread(r.thread, memory)
@@ -378,14 +378,14 @@ func (p *pass) check(had, next []reading) error {
 		threads = append(threads, next[i].thread)
 	}
 	err := p.options.Passes.Check(threads, func(now *kernel.Thread) {
-		if r := find(had, now.TID); r != nil {
+		if r := findReading(had, now.TID); r != nil {
 			stays[now.TID] = !snapshot.Moved(r.thread, now)
-		} else if r := find(next, now.TID); r != nil && !r.thread.Copied {
+		} else if r := findReading(next, now.TID); r != nil && !r.thread.Copied {
 			r.thread = later(r.thread, now)
 		}
 	})
 	for i := range had {
-		p.take(&had[i], err == nil && stays[had[i].thread.TID])
+		p.takeReading(&had[i], err == nil && stays[had[i].thread.TID])
 	}
 	return err
 }
@@ -404,9 +404,9 @@ func later(was, now *kernel.Thread) *kernel.Thread {
 	return &kept
 }
 
-// take credits a thread at the place that its stack shows. The kernel part was seen together with the state; the user
-// part was copied then, or was read later and is right only if the thread has stayed.
-func (p *pass) take(r *reading, stays bool) {
+// takeReading credits a thread at the place that its stack shows. The kernel part was seen together with the state; the
+// user part was copied then, or was read later and is right only if the thread has stayed.
+func (p *pass) takeReading(r *reading, stays bool) {
 	t, stack := r.thread, r.stack
 	if !stays && !r.whole && stack.Outcome.HasUserPart() {
 		p.stats.Dropped++
@@ -421,7 +421,7 @@ func (p *pass) take(r *reading, stays bool) {
 	}
 	if q != nil {
 		p.unplace(q)
-		q.pay(at)
+		q.payTime(at)
 	}
 	if stays && len(p.threads) < p.options.MaxThreads {
 		p.threads[t.TID] = at
@@ -432,5 +432,5 @@ func (p *pass) take(r *reading, stays bool) {
 	} else {
 		p.settle(at)
 	}
-	p.note(p.options.Passes.Unmark(t.TID))
+	p.noteError(p.options.Passes.Unmark(t.TID))
 }

@@ -56,22 +56,22 @@ func (p *pass) queueOf(t *kernel.Thread) *queue {
 	}
 	q.cpu, q.comm, q.target, q.looked = t.CPU, t.Comm, p.owner(t.PID).target, p.passes
 	if q.young = t.Time < t.Started+uint64(young*p.interval); !q.young {
-		p.owe(q, t.Queued-q.counted-q.given)
+		p.oweTime(q, t.Queued-q.counted-q.given)
 		q.counted, q.given = t.Queued, 0
 	}
 	return q
 }
 
-// owe adds time that a thread was queued. Looks that met the thread on a CPU or in the queue have counted it as
+// oweTime adds time that a thread was queued. Looks that met the thread on a CPU or in the queue have counted it as
 // running.
-func (c *Clock) owe(q *queue, d time.Duration) {
+func (c *Clock) oweTime(q *queue, d time.Duration) {
 	q.owed += d
 	c.times[kernel.Runnable] += d
 	c.times[kernel.Running] -= d
 }
 
-// pay credits the owed time to a place where the thread was queued, unless it is nil.
-func (q *queue) pay(place *thread) {
+// payTime credits the owed time to a place where the thread was queued, unless it is nil.
+func (q *queue) payTime(place *thread) {
 	if place != nil && q.owed > 0 {
 		place.credit += q.owed
 		q.owed = 0
@@ -91,7 +91,7 @@ func (c *Clock) unplace(q *queue) {
 func (c *Clock) finish(q *queue) {
 	c.unplace(q)
 	if q.owed < 0 { // the kernel has counted less than places got in advance
-		c.owe(q, -q.owed)
+		c.oweTime(q, -q.owed)
 	}
 	if q.owed == 0 {
 		return
@@ -102,7 +102,7 @@ func (c *Clock) finish(q *queue) {
 	}
 	s := c.options.Completer.CompleteThread(t, snapshot.MemoryOf(c.options.Completer.Memory(q.pid), t, nil))
 	s.Target = q.target
-	c.use(s, t, q.owed, nil)
+	c.useSample(s, t, q.owed, nil)
 	q.owed = 0
 }
 
@@ -115,13 +115,13 @@ func (p *pass) leaves(t *thread) {
 	if q.young {
 		q.given += t.ahead
 	} else {
-		p.owe(q, -t.ahead)
+		p.oweTime(q, -t.ahead)
 	}
 	t.ahead = 0
 	if t.State != kernel.Runnable {
 		return
 	}
-	q.pay(t)
+	q.payTime(t)
 	kept := *t
 	kept.credit = 0
 	p.unplace(q)

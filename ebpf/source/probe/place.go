@@ -66,7 +66,7 @@ func (p *Probe) placesInFile(of kernel.ProbeEvent) ([]kernel.ProbeEvent, error) 
 	defer f.Close()
 	of.Path = p.Path
 	if p.Type == "usdt" {
-		return p.usdt(f, of)
+		return p.usdtPlaces(f, of)
 	}
 	c := &code{path: p.Path}
 	defer c.close()
@@ -139,8 +139,8 @@ func fileOffset(f *elf.File, vaddr uint64) (uint64, error) {
 // https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation.
 const noteStapsdt = 3
 
-// usdt returns the places of a USDT probe.
-func (p *Probe) usdt(f *elf.File, of kernel.ProbeEvent) (places []kernel.ProbeEvent, err error) {
+// usdtPlaces returns the places of a USDT probe.
+func (p *Probe) usdtPlaces(f *elf.File, of kernel.ProbeEvent) (places []kernel.ProbeEvent, err error) {
 	section := f.Section(".note.stapsdt")
 	if section == nil {
 		return nil, fmt.Errorf("%s has no USDT probes: see readelf -n %s", p.Path, p.Path)
@@ -202,8 +202,8 @@ func (p *Probe) place(note []byte, order binary.ByteOrder, base uint64) (vaddr, 
 	if len(note) < fixed {
 		return 0, 0, false
 	}
-	provider, rest := cut(note[fixed:])
-	name, _ := cut(rest)
+	provider, rest := cutText(note[fixed:])
+	name, _ := cutText(rest)
 	if provider != p.Group || name != p.Symbol {
 		return 0, 0, false
 	}
@@ -218,8 +218,8 @@ func (p *Probe) place(note []byte, order binary.ByteOrder, base uint64) (vaddr, 
 	return vaddr, semaphore, true
 }
 
-// cut returns the text before the first zero byte, and the bytes after it.
-func cut(b []byte) (string, []byte) {
+// cutText returns the text before the first zero byte, and the bytes after it.
+func cutText(b []byte) (string, []byte) {
 	for i, c := range b {
 		if c == 0 {
 			return string(b[:i]), b[i+1:]

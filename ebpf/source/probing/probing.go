@@ -152,7 +152,7 @@ func (p *Prober) Retry() {
 // detach removes the first count places of a probe. The caller holds p.mu.
 func (p *Prober) detach(at *places, count int) {
 	for _, number := range at.numbers[:count] {
-		p.note(p.probes.Remove(number))
+		p.noteError(p.probes.Remove(number))
 		delete(p.byNumber, number)
 	}
 	at.numbers = at.numbers[count:]
@@ -192,7 +192,7 @@ func (p *Prober) attachOne(link probe.Probe) error {
 			return err
 		}
 		probes := p.probes
-		p.reading.Go(func() { p.read(probes) })
+		p.reading.Go(func() { p.readHits(probes) })
 	}
 	number, err := p.probes.Add(events)
 	if err != nil {
@@ -239,18 +239,18 @@ func (p *Prober) close(probes *kernel.Probes) {
 	err = errors.Join(err, probes.Close())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.note(err)
+	p.noteError(err)
 }
 
-// read makes samples of hits until the probes are stopped.
-func (p *Prober) read(probes *kernel.Probes) {
+// readHits makes samples of hits until the probes are stopped.
+func (p *Prober) readHits(probes *kernel.Probes) {
 	for {
 		err := probes.Wait(time.Now().Add(interval))
 		if errors.Is(err, kernel.ErrClosed) {
 			return
 		}
 		p.mu.Lock()
-		p.note(err)
+		p.noteError(err)
 		if p.probes == probes {
 			p.drain()
 		}
@@ -269,7 +269,7 @@ func (p *Prober) Flush() {
 	if p.probes != nil {
 		lost, err := p.probes.Lost()
 		p.stats.Lost = max(p.stats.Lost, p.lost+lost)
-		p.note(err)
+		p.noteError(err)
 	}
 }
 
@@ -278,19 +278,19 @@ func (p *Prober) drain() {
 	if p.probes == nil {
 		return
 	}
-	p.note(p.options.Completer.CatchUp(clock.Monotonic()))
-	lost, err := p.probes.Read(p.use)
+	p.noteError(p.options.Completer.CatchUp(clock.Monotonic()))
+	lost, err := p.probes.Read(p.useHit)
 	p.stats.Lost = max(p.stats.Lost, p.lost+lost)
-	p.note(err)
+	p.noteError(err)
 }
 
-// use makes a sample of a hit. The caller holds p.mu.
-func (p *Prober) use(h *kernel.ProbeHit) {
+// useHit makes a sample of a hit. The caller holds p.mu.
+func (p *Prober) useHit(h *kernel.ProbeHit) {
 	of, ok := p.byNumber[h.Probe]
 	if !ok || h.PID == 0 { // the idle task
 		return
 	}
-	p.note(p.options.Completer.CatchUp(h.Time)) // the process may have started since drain caught up
+	p.noteError(p.options.Completer.CatchUp(h.Time)) // the process may have started since drain caught up
 	target, wanted := p.options.Target(h.PID)
 	if !wanted {
 		p.options.Completer.Ignore(h.PID)
@@ -354,8 +354,8 @@ func (p *Prober) Stop() {
 	p.close(idle)
 }
 
-// note counts an error. The caller holds p.mu.
-func (p *Prober) note(err error) {
+// noteError counts an error. The caller holds p.mu.
+func (p *Prober) noteError(err error) {
 	if err != nil {
 		p.errors.Add("probes: "+err.Error(), 1)
 	}

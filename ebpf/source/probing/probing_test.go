@@ -50,7 +50,7 @@ func TestHitOfNewProcess(t *testing.T) {
 	p.byNumber[1] = attached{Probe: link}
 	completer.caught = clock.Monotonic()
 	hit := func(time uint64) {
-		p.use(&kernel.ProbeHit{PerfSnapshot: kernel.PerfSnapshot{PID: 7, Time: time}, Probe: 1, Hits: 1})
+		p.useHit(&kernel.ProbeHit{PerfSnapshot: kernel.PerfSnapshot{PID: 7, Time: time}, Probe: 1, Hits: 1})
 	}
 	hit(completer.caught)
 	require.Zero(t, used, "of a process that is not wanted")

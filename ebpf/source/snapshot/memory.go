@@ -44,7 +44,7 @@ func newMemory(process language.Memory, t *kernel.Thread) *Memory {
 
 // ReadU64 implements unwind.Stack.
 func (m *Memory) ReadU64(addr uint64) (uint64, bool) {
-	if page := m.page(addr &^ (pageBytes - 1)); addr%pageBytes <= pageBytes-8 {
+	if page := m.readPage(addr &^ (pageBytes - 1)); addr%pageBytes <= pageBytes-8 {
 		if page == nil {
 			return 0, false
 		}
@@ -58,7 +58,7 @@ func (m *Memory) ReadU64(addr uint64) (uint64, bool) {
 // Read implements chain.Memory.
 func (m *Memory) Read(addr uint64, b []byte) bool {
 	for len(b) > 0 {
-		page := m.page(addr &^ (pageBytes - 1))
+		page := m.readPage(addr &^ (pageBytes - 1))
 		if page == nil {
 			return false
 		}
@@ -68,8 +68,8 @@ func (m *Memory) Read(addr uint64, b []byte) bool {
 	return true
 }
 
-// page returns the page at an address, nil if it cannot be read.
-func (m *Memory) page(addr uint64) []byte {
+// readPage returns the page at an address, nil if it cannot be read.
+func (m *Memory) readPage(addr uint64) []byte {
 	if m.copied != nil {
 		if page := m.copied.Page(addr); page != nil {
 			return page

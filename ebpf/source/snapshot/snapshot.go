@@ -67,7 +67,7 @@ type reader struct {
 func takeBlocked(ctx context.Context, p passes, c completer, pid, tid uint32) ([]*Stack, error) {
 	r := reader{passes: p, completer: c, pid: pid, tid: tid, threads: map[uint32]*Stack{}}
 	for {
-		now, err := r.pass()
+		now, err := r.passThreads()
 		if err != nil {
 			return nil, err
 		}
@@ -75,18 +75,18 @@ func takeBlocked(ctx context.Context, p passes, c completer, pid, tid uint32) ([
 		if len(now) == 0 {
 			return nil, ErrGone
 		}
-		next := r.next(now)
+		next := r.nextThreads(now)
 		if len(next) == 0 || ctx.Err() != nil {
 			return r.stacks(), ctx.Err()
 		}
 		for _, t := range next {
-			r.take(t)
+			r.takeThread(t)
 		}
 	}
 }
 
-// pass makes a pass over all threads.
-func (r *reader) pass() (map[uint32]*kernel.Thread, error) {
+// passThreads makes a pass over all threads.
+func (r *reader) passThreads() (map[uint32]*kernel.Thread, error) {
 	now := map[uint32]*kernel.Thread{}
 	err := r.passes.Read(r.pid, r.tid, func(t *kernel.Thread) {
 		if t.State == kernel.Ended {
@@ -119,8 +119,8 @@ func Moved(before, after *kernel.Thread) bool {
 		before.Switches != after.Switches || before.Started != after.Started
 }
 
-// next returns the threads to read now, the least often tried ones first.
-func (r *reader) next(now map[uint32]*kernel.Thread) (next []*kernel.Thread) {
+// nextThreads returns the threads to read now, the least often tried ones first.
+func (r *reader) nextThreads(now map[uint32]*kernel.Thread) (next []*kernel.Thread) {
 	for tid, t := range now {
 		s := r.threads[tid]
 		switch {
@@ -142,8 +142,8 @@ func (r *reader) next(now map[uint32]*kernel.Thread) (next []*kernel.Thread) {
 	return next[:min(len(next), threadsAtOnce)]
 }
 
-// take reads the stack of a thread as the last pass saw it, unless the thread runs.
-func (r *reader) take(t *kernel.Thread) {
+// takeThread reads the stack of a thread as the last pass saw it, unless the thread runs.
+func (r *reader) takeThread(t *kernel.Thread) {
 	s := r.threads[t.TID]
 	if s == nil {
 		s = &Stack{}

@@ -100,8 +100,8 @@ func (t *Taker) takeRunning(ctx context.Context, stacks []*Stack) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	t.want(wanted)
-	defer t.want(nil)
+	t.wantSamples(wanted)
+	defer t.wantSamples(nil)
 	if err := t.startClock(); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (t *Taker) takeRunning(ctx context.Context, stacks []*Stack) error {
 	return nil
 }
 
-func (t *Taker) want(wanted map[uint32]*Stack) {
+func (t *Taker) wantSamples(wanted map[uint32]*Stack) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.wanted = wanted
@@ -144,7 +144,7 @@ func (t *Taker) startClock() (err error) {
 		var ctx context.Context
 		ctx, t.stop = context.WithCancel(context.Background())
 		t.ended = make(chan error, 1)
-		go func() { t.ended <- t.sampler.Run(ctx, t.use) }()
+		go func() { t.ended <- t.sampler.Run(ctx, t.useSample) }()
 	})
 	if t.ended == nil {
 		return fmt.Errorf("sample running threads: %w", err)
@@ -152,8 +152,8 @@ func (t *Taker) startClock() (err error) {
 	return err
 }
 
-// use keeps the sample of a wanted thread.
-func (t *Taker) use(s *sampler.Sample) error {
+// useSample keeps the sample of a wanted thread.
+func (t *Taker) useSample(s *sampler.Sample) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	stack := t.wanted[s.TID]
@@ -161,7 +161,7 @@ func (t *Taker) use(s *sampler.Sample) error {
 		return nil
 	}
 	delete(t.wanted, s.TID)
-	stack.Sample, stack.Torn = keep(s), false
+	stack.Sample, stack.Torn = keepSample(s), false
 	stack.State, stack.CPU, stack.Comm, stack.Time, stack.Off = kernel.Running, s.CPU, s.Comm, s.Time, 0
 	stack.Call = kernel.NoCall
 	select {
@@ -171,8 +171,8 @@ func (t *Taker) use(s *sampler.Sample) error {
 	return nil
 }
 
-// keep copies a sample.
-func keep(s *sampler.Sample) *sampler.Sample {
+// keepSample copies a sample.
+func keepSample(s *sampler.Sample) *sampler.Sample {
 	kept := *s
 	kept.Sample = &kernel.Sample{}
 	kept.Sample.CopyFrom(s.Sample)

@@ -19,7 +19,7 @@ type cached struct {
 // makeRoom removes files, the least recently used first, until more bytes fit. Removed files that are open stay
 // readable.
 func (c *Client) makeRoom(more int64) error {
-	files, err := list(c.options.CacheDir)
+	files, err := listFiles(c.options.CacheDir)
 	if err != nil {
 		return fmt.Errorf("look through the cache of debug files: %w", err)
 	}
@@ -41,9 +41,9 @@ func (c *Client) makeRoom(more int64) error {
 	return nil
 }
 
-// list returns the files of this package and of elfutils' client in dir: dir/BUILDID/debuginfo, and remains of
+// listFiles returns the files of this package and of elfutils' client in dir: dir/BUILDID/debuginfo, and remains of
 // interrupted downloads.
-func list(dir string) ([]cached, error) {
+func listFiles(dir string) ([]cached, error) {
 	var files []cached
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Dir(filepath.Dir(path)) != filepath.Clean(dir) ||

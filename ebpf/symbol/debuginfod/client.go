@@ -136,7 +136,7 @@ func New(o Options) (*Client, error) {
 	c := &Client{options: o, http: &http.Client{}, cancel: cancel, queue: make(chan string, maxWaiting),
 		state: map[string]state{}}
 	c.ended.Add(1)
-	go c.run(ctx)
+	go c.fetchFiles(ctx)
 	return c, nil
 }
 
@@ -153,7 +153,7 @@ func (c *Client) Path(buildID string) (string, error) {
 	if !valid(buildID) {
 		return "", fmt.Errorf("build ID %.100q is not hexadecimal", buildID)
 	}
-	path := c.path(buildID)
+	path := c.pathOf(buildID)
 	if _, err := os.Stat(path); err == nil {
 		now := time.Now()
 		os.Chtimes(path, now, now) // in use: remove it last
@@ -185,12 +185,12 @@ func valid(buildID string) bool {
 	return len(buildID) >= 4 && len(buildID) <= 128 && strings.Trim(buildID, "0123456789abcdef") == ""
 }
 
-// path returns the path of a file in the folder, in the same layout as elfutils' own client.
-func (c *Client) path(buildID string) string {
+// pathOf returns the path of a file in the folder, in the same layout as elfutils' own client.
+func (c *Client) pathOf(buildID string) string {
 	return filepath.Join(c.options.CacheDir, buildID, "debuginfo")
 }
 
-func (c *Client) run(ctx context.Context) {
+func (c *Client) fetchFiles(ctx context.Context) {
 	defer c.ended.Done()
 	for {
 		select {
@@ -288,7 +288,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // store writes a complete file or none.
 func (c *Client) store(buildID string, body io.Reader, length int64) (int64, error) {
-	path := c.path(buildID)
+	path := c.pathOf(buildID)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return 0, err
 	}

@@ -146,15 +146,15 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := time.Now().Add(time.Duration(i-1000) * time.Second)
-		if err := os.Chtimes(c.path(one), old, old); err != nil {
+		if err := os.Chtimes(c.pathOf(one), old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
-	files, err := list(dir)
+	files, err := listFiles(dir)
 	if err != nil || len(files) == 0 || len(files) > 3 {
 		t.Errorf("%d files left, %v", len(files), err)
 	}
-	if _, err := os.Stat(c.path(fmt.Sprintf("%08x", 9))); err != nil {
+	if _, err := os.Stat(c.pathOf(fmt.Sprintf("%08x", 9))); err != nil {
 		t.Errorf("the newest file is gone: %v", err)
 	}
 	if _, err := os.Stat(dir + "/foreign"); err != nil {

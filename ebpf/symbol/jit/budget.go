@@ -22,8 +22,8 @@ type share struct {
 	used int64
 }
 
-// take reserves memory. It reports whether enough is left.
-func (s *share) take(bytes int64) bool {
+// takeBytes reserves memory. It reports whether enough is left.
+func (s *share) takeBytes(bytes int64) bool {
 	others := s.of.used.Add(bytes) - s.used - bytes
 	if bytes > 0 && s.used+bytes > (s.of.limit-others)/2 {
 		s.of.used.Add(-bytes)
@@ -33,18 +33,18 @@ func (s *share) take(bytes int64) bool {
 	return true
 }
 
-// free returns all memory of the share to the budget.
-func (s *share) free() { s.take(-s.used) }
+// freeBytes returns all memory of the share to the budget.
+func (s *share) freeBytes() { s.takeBytes(-s.used) }
 
-// room returns a slice with room for n more elements, and reserves the memory. It grows by a quarter: doubling would
+// roomFor returns a slice with room for n more elements, and reserves the memory. It grows by a quarter: doubling would
 // take more memory than is used.
-func room[T any](s *share, all []T, n int) ([]T, bool) {
+func roomFor[T any](s *share, all []T, n int) ([]T, bool) {
 	if cap(all)-len(all) >= n {
 		return all, true
 	}
 	size := int64(unsafe.Sizeof(*new(T)))
 	want := len(all) + max(n, len(all)/4, 64)
-	if !s.take(int64(want-cap(all)) * size) {
+	if !s.takeBytes(int64(want-cap(all)) * size) {
 		return all, false
 	}
 	grown := make([]T, len(all), want)

@@ -95,10 +95,10 @@ func (g *growing) holds(want []byte, at int64) bool {
 	return (err == nil || err == io.EOF) && bytes.Equal(got, want)
 }
 
-// read calls parse with the unread part, and with the number of bytes left in the file from its first byte on; parse
-// returns the number of bytes that it used. read stops after an error of parse, and when left is exhausted. skip skips
-// holes, which contain no text.
-func (g *growing) read(skip bool, left *allowance, parse func(b []byte, left int64) (used int64, err error)) {
+// readGrown calls parse with the unread part, and with the number of bytes left in the file from its first byte on;
+// parse returns the number of bytes that it used. read stops after an error of parse, and when left is exhausted. skip
+// skips holes, which contain no text.
+func (g *growing) readGrown(skip bool, left *allowance, parse func(b []byte, left int64) (used int64, err error)) {
 	size := min(g.stat.Size, maxFileEnd)
 	if g.broken || g.at >= size {
 		return
@@ -108,7 +108,7 @@ func (g *growing) read(skip bool, left *allowance, parse func(b []byte, left int
 		if skip {
 			g.skipHole()
 		}
-		if !left.take(int64(len(buf))) {
+		if !left.takeBytes(int64(len(buf))) {
 			return
 		}
 		n, err := g.file.ReadAt(buf, g.at)
@@ -163,7 +163,7 @@ type allowance struct {
 	last  time.Time
 }
 
-func (a *allowance) take(n int64) bool {
+func (a *allowance) takeBytes(n int64) bool {
 	now := time.Now()
 	if !a.last.IsZero() {
 		a.spent = max(0, a.spent-int64(now.Sub(a.last).Seconds()*MaxReadRate))

@@ -34,7 +34,7 @@ func TestPerfMap(t *testing.T) {
 		0xfff: "", 0x1000: "replaced", 0x107f: "replaced", 0x1080: "first", 0x10ff: "first", 0x1100: "",
 		0x2008: "JS:~second a file.js:3", 0x3010: "bad\uFFFD", 0x4000: "",
 	} {
-		if f, ok := m.find(addr); f.Function != want || ok != (want != "") {
+		if f, ok := m.findFrame(addr); f.Function != want || ok != (want != "") {
 			t.Errorf("%#x is %+v, want %q", addr, f, want)
 		}
 	}
@@ -95,7 +95,7 @@ func TestJitdump(t *testing.T) {
 			0x1000: {"one", "a.js", 5}, 0x101f: {"one", "a.js", 6}, 0x1020: {"one", "b.js", 1}, 0x1030: {},
 			0x2000: {"two", "", 0}, 0x3010: {"one", "", 0},
 		} {
-			if f, _ := m.find(addr); f != want {
+			if f, _ := m.findFrame(addr); f != want {
 				t.Errorf("%v: %#x is %+v, want %+v", order, addr, f, want)
 			}
 		}
@@ -125,7 +125,7 @@ func FuzzJitdump(f *testing.F) {
 				break
 			}
 		}
-		m.find(addr)
+		m.findFrame(addr)
 		m.checkBytes(t, len(d.named))
 	})
 }
@@ -138,7 +138,7 @@ func FuzzPerfMap(f *testing.F) {
 		if used := m.parsePerfMap(data); used > len(data) {
 			t.Errorf("%d of %d bytes used", used, len(data))
 		}
-		m.find(addr)
+		m.findFrame(addr)
 		m.checkBytes(t, 0)
 	})
 }
@@ -287,8 +287,8 @@ func TestRest(t *testing.T) {
 	defer k.perf.close()
 	check := func(want string) {
 		t.Helper()
-		k.read(procfs.Default, 0, []uint64{0x1000})
-		if f, _ := k.find(0x1000); f.Function != want {
+		k.readFiles(procfs.Default, 0, []uint64{0x1000})
+		if f, _ := k.findFrame(0x1000); f.Function != want {
 			t.Errorf("%+v, want %q", f, want)
 		}
 	}
@@ -336,8 +336,8 @@ func TestRewrittenDump(t *testing.T) {
 	for _, want := range []string{"first", "other", "third"} {
 		write(t, path, string(dumpOf(want)))
 		k.rest = time.Time{}
-		k.read(procfs.Default, 0, nil)
-		if f, _ := k.table.find(0x1000); f.Function != want {
+		k.readFiles(procfs.Default, 0, nil)
+		if f, _ := k.table.findFrame(0x1000); f.Function != want {
 			t.Errorf("%+v, want %q", f, want)
 		}
 	}
@@ -358,9 +358,9 @@ func TestHostileDump(t *testing.T) {
 	defer k.dump.close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	k.read(procfs.Default, 0, nil)
+	k.readFiles(procfs.Default, 0, nil)
 	runtime.ReadMemStats(&after)
-	if f, _ := k.table.find(0x2000); f.Function != "two" {
+	if f, _ := k.table.findFrame(0x2000); f.Function != "two" {
 		t.Errorf("%+v", f)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 4*chunk {
@@ -383,9 +383,9 @@ func TestSparseMap(t *testing.T) {
 		}
 		appendTo(t, path, "\n2000 10 last\n")
 		k.rest = time.Time{}
-		k.read(procfs.Default, 0, nil)
+		k.readFiles(procfs.Default, 0, nil)
 		for addr, want := range map[uint64]string{0x1000: "first", 0x2000: "last"} {
-			if f, _ := k.table.find(addr); f.Function != want {
+			if f, _ := k.table.findFrame(addr); f.Function != want {
 				t.Errorf("%#x: %+v, want %q", addr, f, want)
 			}
 		}
@@ -398,8 +398,8 @@ func TestSparseMap(t *testing.T) {
 	}
 	k.left.spent, k.rest = MaxRead+1<<20, time.Time{}
 	write(t, path, "1000 10 later\n")
-	k.read(procfs.Default, 0, nil)
-	if f, ok := k.table.find(0x1000); ok {
+	k.readFiles(procfs.Default, 0, nil)
+	if f, ok := k.table.findFrame(0x1000); ok {
 		t.Errorf("read although nothing is left to read: %+v", f)
 	}
 }
@@ -501,17 +501,17 @@ func TestLongMap(t *testing.T) {
 	if k.perf == nil {
 		t.Fatal("not opened")
 	}
-	k.read(procfs.Default, 0, nil)
+	k.readFiles(procfs.Default, 0, nil)
 	for _, i := range []int{0, 20_000, 49_999} {
-		if f, _ := k.table.find(uint64(0x1000 + 16*i)); f.Function != fmt.Sprint("function number ", i) {
+		if f, _ := k.table.findFrame(uint64(0x1000 + 16*i)); f.Function != fmt.Sprint("function number ", i) {
 			t.Errorf("%d: %+v", i, f)
 		}
 	}
 	if err := os.WriteFile(path, []byte("1000 10 again\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k.read(procfs.Default, 0, nil)
-	if f, _ := k.table.find(0x1000); f.Function != "again" || len(k.table.functions) != 1 {
+	k.readFiles(procfs.Default, 0, nil)
+	if f, _ := k.table.findFrame(0x1000); f.Function != "again" || len(k.table.functions) != 1 {
 		t.Errorf("%+v", f)
 	}
 	k.perf.file.Close()
@@ -581,8 +581,8 @@ func TestNode(t *testing.T) {
 		t.Fatal("no dump")
 	}
 	defer k.dump.file.Close()
-	k.read(procfs.Default, 0, nil)
-	if f, ok := k.table.find(start + 1); !ok || !hot(f.Function) {
+	k.readFiles(procfs.Default, 0, nil)
+	if f, ok := k.table.findFrame(start + 1); !ok || !hot(f.Function) {
 		t.Errorf("by the dump %#x is %+v; it has %d functions", start, f, len(k.table.functions))
 	}
 }
@@ -592,7 +592,7 @@ func TestDue(t *testing.T) {
 	var looked []int
 	k, begin := &process{}, time.Now()
 	for second := range 240 {
-		if k.due(begin.Add(time.Duration(second) * time.Second)) {
+		if k.isDue(begin.Add(time.Duration(second) * time.Second)) {
 			looked = append(looked, second)
 		}
 	}

@@ -104,7 +104,7 @@ func (d *dump) record(t *table, kind uint32, b []byte) {
 			from, count = d.lines.from, d.lines.count
 		}
 		d.lines.count = 0
-		if at, ok := t.add(u64(16), u64(24), name, from, count); ok {
+		if at, ok := t.addFunction(u64(16), u64(24), name, from, count); ok {
 			d.setName(t, u64(16), at)
 		}
 	case kind == recordMove && len(b) >= 48:
@@ -118,7 +118,7 @@ func (d *dump) record(t *table, kind uint32, b []byte) {
 
 // setName records the function at an address, for later moves.
 func (d *dump) setName(t *table, addr uint64, at uint32) {
-	if _, known := d.named[addr]; !known && !t.share.take(mapEntry) {
+	if _, known := d.named[addr]; !known && !t.share.takeBytes(mapEntry) {
 		return
 	}
 	if d.named == nil {

@@ -31,7 +31,7 @@ func (t *table) parseMapLine(line []byte) {
 	if !ok {
 		return
 	}
-	t.add(start, size, bytes.TrimSpace(name), 0, 0)
+	t.addFunction(start, size, bytes.TrimSpace(name), 0, 0)
 }
 
 // hexWord splits off a number in hex, with or without 0x.

@@ -78,14 +78,14 @@ func (p *Processes) Observe(pid uint32) {
 		k = &process{table: table{share: share{of: &p.budget}}}
 		p.known[pid] = k
 	}
-	if !k.due(time.Now()) {
+	if !k.isDue(time.Now()) {
 		return
 	}
 	p.work.Go(p.Origin(pid), fmt.Sprintf("opening the JIT names of process %d", pid), func() { k.lookAgain(p.fs, pid) })
 }
 
-// due reports whether a process must be checked now, and doubles the interval to the next check.
-func (k *process) due(now time.Time) bool {
+// isDue reports whether a process must be checked now, and doubles the interval to the next check.
+func (k *process) isDue(now time.Time) bool {
 	if now.Before(k.next) {
 		return false
 	}
@@ -114,7 +114,7 @@ func (p *Processes) Read(pid uint32, addresses []uint64) {
 	k := p.known[pid]
 	p.mu.Unlock()
 	if k != nil {
-		k.read(p.fs, pid, addresses)
+		k.readFiles(p.fs, pid, addresses)
 	}
 }
 
@@ -127,17 +127,17 @@ func (p *Processes) Frame(pid uint32, addr uint64) (f Frame, ok bool) {
 	if k == nil {
 		return Frame{}, false
 	}
-	return k.find(addr)
+	return k.findFrame(addr)
 }
 
-// find names an address.
-func (k *process) find(addr uint64) (f Frame, ok bool) {
+// findFrame names an address.
+func (k *process) findFrame(addr uint64) (f Frame, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stale {
 		return Frame{Function: NotRead}, true
 	}
-	f, ok = k.table.find(addr)
+	f, ok = k.table.findFrame(addr)
 	if was, had := k.past.names[addr]; had && was != f || !had && ok && k.past.written {
 		return Frame{Function: NotRead}, true
 	}
@@ -153,7 +153,7 @@ func (k *process) namesOf(addresses []uint64) map[uint64]Frame {
 		return names
 	}
 	for _, addr := range addresses {
-		if f, ok := k.table.find(addr); ok {
+		if f, ok := k.table.findFrame(addr); ok {
 			names[addr] = f
 		}
 	}
@@ -258,7 +258,7 @@ func (k *process) lookAgain(fs procfs.FS, pid uint32) {
 	k.reading.Lock()
 	defer k.unlock()
 	perf, dumped := k.perf, k.dump
-	k.open(fs, pid)
+	k.openFiles(fs, pid)
 	if perf == nil && k.perf != nil {
 		k.perf.renew()
 		k.readMap()
@@ -269,8 +269,8 @@ func (k *process) lookAgain(fs procfs.FS, pid uint32) {
 	}
 }
 
-// open opens the files of a process that exist, in the process's own view.
-func (k *process) open(fs procfs.FS, pid uint32) {
+// openFiles opens the files of a process that exist, in the process's own view.
+func (k *process) openFiles(fs procfs.FS, pid uint32) {
 	k.tried = true
 	inner, uid, err := fs.Identity(pid)
 	if err != nil {
@@ -313,12 +313,12 @@ const (
 // address that had a different name at the previous read: the files may describe code other than the code that ran.
 const NotRead = "[jit code, names are being read]"
 
-// read reads the new parts of both files.
-func (k *process) read(fs procfs.FS, pid uint32, addresses []uint64) {
+// readFiles reads the new parts of both files.
+func (k *process) readFiles(fs procfs.FS, pid uint32, addresses []uint64) {
 	k.reading.Lock()
 	defer k.unlock()
 	if !k.tried {
-		k.open(fs, pid)
+		k.openFiles(fs, pid)
 	}
 	perf, dumped := k.perf.renew(), k.dump.renew()
 	k.remember(past{k.namesOf(addresses), perf || dumped})
@@ -359,7 +359,7 @@ func (k *process) readMap() {
 	if k.perf == nil {
 		return
 	}
-	k.perf.read(true, &k.left, k.locked(func(b []byte, _ int64) (int64, error) {
+	k.perf.readGrown(true, &k.left, k.locked(func(b []byte, _ int64) (int64, error) {
 		return int64(k.table.parsePerfMap(b)), nil
 	}))
 }
@@ -368,7 +368,7 @@ func (k *process) readDump() {
 	if k.dump == nil {
 		return
 	}
-	k.dump.read(false, &k.left, k.locked(func(b []byte, left int64) (int64, error) {
+	k.dump.readGrown(false, &k.left, k.locked(func(b []byte, left int64) (int64, error) {
 		return k.reader.parse(&k.table, b, left)
 	}))
 }

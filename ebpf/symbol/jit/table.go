@@ -53,9 +53,9 @@ type table struct {
 // mapEntry is the approximate memory of a map entry.
 const mapEntry = 64
 
-// add records a function with count lines starting at index lines, unless there is no room. A later function replaces
-// earlier ones at the same addresses. It returns the offset of the name.
-func (t *table) add(start, size uint64, name []byte, lines, count int) (at uint32, ok bool) {
+// addFunction records a function with count lines starting at index lines, unless there is no room. A later function
+// replaces earlier ones at the same addresses. It returns the offset of the name.
+func (t *table) addFunction(start, size uint64, name []byte, lines, count int) (at uint32, ok bool) {
 	if size == 0 || start+size < start || len(name) == 0 {
 		return 0, false
 	}
@@ -71,7 +71,7 @@ func (t *table) addNamed(start, size uint64, at uint32, lines, count int) (ok bo
 	if size == 0 || start+size < start {
 		return false
 	}
-	if t.functions, ok = room(&t.share, t.functions, 1); !ok || len(t.functions) >= maxCount {
+	if t.functions, ok = roomFor(&t.share, t.functions, 1); !ok || len(t.functions) >= maxCount {
 		t.share.of.dropped.Add(1)
 		return false
 	}
@@ -87,7 +87,7 @@ func (t *table) addName(name []byte) (at uint32, ok bool) {
 	if !utf8.Valid(name) {
 		name = []byte(strings.ToValidUTF8(string(name), "\uFFFD"))
 	}
-	if t.names, ok = room(&t.share, t.names, len(name)+1); !ok || len(t.names)+len(name) >= maxCount {
+	if t.names, ok = roomFor(&t.share, t.names, len(name)+1); !ok || len(t.names)+len(name) >= maxCount {
 		return 0, false
 	}
 	at = uint32(len(t.names))
@@ -99,7 +99,7 @@ func (t *table) addName(name []byte) (at uint32, ok bool) {
 func (t *table) addLine(addr uint64, number uint32, file []byte) bool {
 	at, ok := t.files[string(file)]
 	if !ok {
-		if !t.share.take(int64(mapEntry + len(file))) {
+		if !t.share.takeBytes(int64(mapEntry + len(file))) {
 			return false
 		}
 		if at, ok = t.addName(file); !ok {
@@ -110,7 +110,7 @@ func (t *table) addLine(addr uint64, number uint32, file []byte) bool {
 		}
 		t.files[string(file)] = at
 	}
-	if t.lines, ok = room(&t.share, t.lines, 1); !ok || len(t.lines) >= maxCount {
+	if t.lines, ok = roomFor(&t.share, t.lines, 1); !ok || len(t.lines) >= maxCount {
 		return false
 	}
 	t.lines = append(t.lines, line{addr: addr, line: number, file: at})
@@ -119,11 +119,11 @@ func (t *table) addLine(addr uint64, number uint32, file []byte) bool {
 
 // clear drops all data and frees the memory.
 func (t *table) clear() {
-	t.share.free()
+	t.share.freeBytes()
 	*t = table{share: t.share}
 }
 
-func (t *table) name(at uint32) string {
+func (t *table) nameAt(at uint32) string {
 	rest := t.names[at:]
 	return string(rest[:slices.Index(rest, 0)])
 }
@@ -131,8 +131,8 @@ func (t *table) name(at uint32) string {
 // maxSteps bounds the functions that a lookup checks.
 const maxSteps = 4096
 
-// find returns the function at addr, the latest if there are several.
-func (t *table) find(addr uint64) (Frame, bool) {
+// findFrame returns the function at addr, the latest if there are several.
+func (t *table) findFrame(addr uint64) (Frame, bool) {
 	if t.sorted < len(t.functions) {
 		slices.SortFunc(t.functions, func(a, b function) int {
 			return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.order, b.order))
@@ -160,12 +160,12 @@ func (t *table) find(addr uint64) (Frame, bool) {
 		return Frame{}, false
 	}
 	f := &t.functions[best]
-	frame := Frame{Function: t.name(f.name)}
+	frame := Frame{Function: t.nameAt(f.name)}
 	for _, l := range t.lines[f.lines:][:f.count] {
 		if l.addr > addr {
 			break
 		}
-		frame.File, frame.Line = t.name(l.file), int(l.line)
+		frame.File, frame.Line = t.nameAt(l.file), int(l.line)
 	}
 	return frame, true
 }

@@ -63,7 +63,7 @@ var (
 	errUnreadable = errors.New("memory cannot be read")
 )
 
-func lost(number uint16) error { return fmt.Errorf("register %d: %w", number, errLost) }
+func lostRegister(number uint16) error { return fmt.Errorf("register %d: %w", number, errLost) }
 
 func unreadable(addr uint64) error { return fmt.Errorf("address %#x: %w", addr, errUnreadable) }
 

@@ -43,7 +43,7 @@ func (c context) evaluate(code []byte, stack ...uint64) (uint64, error) {
 			e.fail("more than %d steps", maxSteps)
 			break
 		}
-		e.step()
+		e.stepOperation()
 	}
 	v := e.pop()
 	if e.err != nil {
@@ -80,8 +80,8 @@ func (e *evaluator) pop() uint64 {
 	return v
 }
 
-// pick pushes the entry at index i, counted from the top of the stack.
-func (e *evaluator) pick(i int) {
+// pickValue pushes the entry at index i, counted from the top of the stack.
+func (e *evaluator) pickValue(i int) {
 	if i >= len(e.stack) {
 		e.fail("no entry %d of %d on the stack", i, len(e.stack))
 		return
@@ -89,8 +89,8 @@ func (e *evaluator) pick(i int) {
 	e.push(e.stack[len(e.stack)-1-i])
 }
 
-// step executes one operation.
-func (e *evaluator) step() {
+// stepOperation executes one operation.
+func (e *evaluator) stepOperation() {
 	op := uint8(e.unsigned(1))
 	switch {
 	case op >= opLit0 && op <= opLit31:
@@ -105,7 +105,7 @@ func (e *evaluator) step() {
 	case op == opDeref || op == opDerefSize:
 		e.deref(op)
 	case op == opSkip || op == opBra:
-		e.jump(op)
+		e.jumpBy(op)
 	case op == opNop:
 	case op >= opDup && op <= opRot:
 		e.shuffle(op)
@@ -149,7 +149,7 @@ func (e *evaluator) register(number, offset uint64) {
 	}
 	v, ok := e.frame.Regs.Get(uint16(number))
 	if !ok {
-		e.failWith(lost(uint16(number)))
+		e.failWith(lostRegister(uint16(number)))
 	}
 	e.push(v + offset)
 }
@@ -175,8 +175,8 @@ func (e *evaluator) deref(op uint8) {
 	e.push(binary.LittleEndian.Uint64(b[:]))
 }
 
-// jump moves to another operation: always, or if the top of the stack is not zero.
-func (e *evaluator) jump(op uint8) {
+// jumpBy moves to another operation: always, or if the top of the stack is not zero.
+func (e *evaluator) jumpBy(op uint8) {
 	distance := int64(e.signed(2))
 	if op == opBra && e.pop() == 0 {
 		return
@@ -193,13 +193,13 @@ func (e *evaluator) jump(op uint8) {
 func (e *evaluator) shuffle(op uint8) {
 	switch op {
 	case opDup:
-		e.pick(0)
+		e.pickValue(0)
 	case opDrop:
 		e.pop()
 	case opOver:
-		e.pick(1)
+		e.pickValue(1)
 	case opPick:
-		e.pick(int(e.unsigned(1)))
+		e.pickValue(int(e.unsigned(1)))
 	case opSwap:
 		top, second := e.pop(), e.pop()
 		e.push(top)

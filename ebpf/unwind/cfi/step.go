@@ -20,19 +20,19 @@ type Rules struct {
 // ZeroReturn and NoProgress.
 func (m Machine) Step(f *Frame, rules *Rules, bias uint64, memory Memory) (Frame, End, error) {
 	c := context{machine: m, frame: f, memory: memory, bias: bias}
-	caller, end, err := c.step(rules)
+	caller, end, err := c.stepFrame(rules)
 	if err != nil {
 		return Frame{}, endOf(err), fmt.Errorf("pc %#x: %w", f.PC, err)
 	}
 	return caller, end, nil
 }
 
-func (c context) step(rules *Rules) (Frame, End, error) {
+func (c context) stepFrame(rules *Rules) (Frame, End, error) {
 	returns := rules.Row.Rule(rules.ReturnRegister)
 	if returns.Kind == ehframe.Undefined {
 		return Frame{}, Outermost, nil
 	}
-	cfa, err := c.cfa(&rules.Row.CFA)
+	cfa, err := c.computeCFA(&rules.Row.CFA)
 	if err != nil {
 		return Frame{}, Unset, fmt.Errorf("CFA: %w", err)
 	}
@@ -53,8 +53,8 @@ func (c context) step(rules *Rules) (Frame, End, error) {
 	return caller, Unset, nil
 }
 
-// cfa returns the canonical frame address.
-func (c context) cfa(rule *ehframe.CFA) (uint64, error) {
+// computeCFA returns the canonical frame address.
+func (c context) computeCFA(rule *ehframe.CFA) (uint64, error) {
 	switch rule.Kind {
 	case ehframe.CFARegister:
 		v, err := c.register(rule.Reg)
@@ -112,7 +112,7 @@ func (c context) value(rule ehframe.Rule, number uint16, cfa uint64) (uint64, er
 	case ehframe.Unspecified, ehframe.SameValue:
 		return c.register(number)
 	case ehframe.Offset:
-		return c.word(c.machine.truncate(cfa + uint64(rule.Offset)))
+		return c.readWord(c.machine.truncate(cfa + uint64(rule.Offset)))
 	case ehframe.ValOffset:
 		return c.machine.truncate(cfa + uint64(rule.Offset)), nil
 	case ehframe.Register:
@@ -122,11 +122,11 @@ func (c context) value(rule ehframe.Rule, number uint16, cfa uint64) (uint64, er
 		if err != nil {
 			return 0, err
 		}
-		return c.word(addr)
+		return c.readWord(addr)
 	case ehframe.ValExpression:
 		return c.evaluate(rule.Expr, cfa)
 	}
-	return 0, lost(number)
+	return 0, lostRegister(number)
 }
 
 func (c context) register(number uint16) (uint64, error) {
@@ -135,12 +135,12 @@ func (c context) register(number uint16) (uint64, error) {
 	}
 	v, ok := c.frame.Regs.Get(number)
 	if !ok {
-		return 0, lost(number)
+		return 0, lostRegister(number)
 	}
 	return v, nil
 }
 
-func (c context) word(addr uint64) (uint64, error) {
+func (c context) readWord(addr uint64) (uint64, error) {
 	var b [8]byte
 	if !c.memory.Read(addr, b[:c.machine.word]) {
 		return 0, unreadable(addr)

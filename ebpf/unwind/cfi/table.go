@@ -65,7 +65,7 @@ func (t *Table) Add(s *ehframe.Section) {
 // Find returns the rules at an ELF virtual address. The error is ErrNoCFI if there are none.
 func (t *Table) Find(vaddr uint64) (*Rules, error) {
 	for _, s := range t.sections {
-		f, err := s.find(vaddr)
+		f, err := s.findFDE(vaddr)
 		if err == nil {
 			return t.rules(&f, vaddr)
 		}
@@ -76,7 +76,7 @@ func (t *Table) Find(vaddr uint64) (*Rules, error) {
 	return nil, ErrNoCFI
 }
 
-func (s *section) find(vaddr uint64) (ehframe.FDE, error) {
+func (s *section) findFDE(vaddr uint64) (ehframe.FDE, error) {
 	i, err := ehframe.Find(s.index, vaddr)
 	if err != nil {
 		return ehframe.FDE{}, err

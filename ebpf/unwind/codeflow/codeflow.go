@@ -99,7 +99,7 @@ func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 			w.todo = append(w.todo, root)
 		}
 	}
-	if err := w.run(); err != nil {
+	if err := w.followPaths(); err != nil {
 		return nil, err
 	}
 	f := w.function
@@ -215,8 +215,8 @@ func (w *walk) partOf(addr uint64) *part {
 	return nil
 }
 
-// run follows all code in todo, and then the targets of jump tables, until there is no new code.
-func (w *walk) run() error {
+// followPaths follows all code in todo, and then the targets of jump tables, until there is no new code.
+func (w *walk) followPaths() error {
 	for len(w.todo) > 0 {
 		for len(w.todo) > 0 {
 			addr := w.todo[len(w.todo)-1]
@@ -259,7 +259,7 @@ func (w *walk) follow(addr uint64) error {
 		}
 		w.function.CallsBySlot = w.function.CallsBySlot || s.callsBySlot
 		if s.branch {
-			leaves, err := w.jump(s.target, s.next)
+			leaves, err := w.followJump(s.target, s.next)
 			if err != nil {
 				return err
 			}
@@ -272,15 +272,15 @@ func (w *walk) follow(addr uint64) error {
 		}
 		w.function.Instructions = append(w.function.Instructions, s.Instruction)
 		addr += uint64(s.Length)
-		if !s.next || w.entry != nil && w.entry.ends(p.code[s.Addr-p.start:addr-p.start], &s) {
+		if !s.next || w.entry != nil && w.entry.endsEntry(p.code[s.Addr-p.start:addr-p.start], &s) {
 			return nil
 		}
 	}
 }
 
-// jump queues a jump target if it belongs to this function, and otherwise reports that the jump
+// followJump queues a jump target if it belongs to this function, and otherwise reports that the jump
 // leaves the function.
-func (w *walk) jump(to uint64, conditional bool) (leaves bool, err error) {
+func (w *walk) followJump(to uint64, conditional bool) (leaves bool, err error) {
 	if w.partOf(to) == nil {
 		if w.options.Part == nil {
 			return true, nil

@@ -123,7 +123,7 @@ func (s *span) padded(addr uint64) bool {
 		if !s.holds(addr) {
 			return false
 		}
-		n := s.nop(s.code[addr-s.start:])
+		n := s.lengthOfNop(s.code[addr-s.start:])
 		if n == 0 {
 			return false
 		}
@@ -132,8 +132,8 @@ func (s *span) padded(addr uint64) bool {
 	return true
 }
 
-// nop returns the length of the instruction at the start of b if it is a nop, else 0.
-func (s *span) nop(b []byte) int {
+// lengthOfNop returns the length of the instruction at the start of b if it is a nop, else 0.
+func (s *span) lengthOfNop(b []byte) int {
 	if s.machine == elf.EM_AARCH64 {
 		if bytes.HasPrefix(b, []byte{0x1f, 0x20, 0x03, 0xd5}) {
 			return 4

@@ -36,7 +36,7 @@ func Entry(image Image, machine elf.Machine, entry uint64, bounds [2]uint64) (ra
 		}
 		w.entry = code
 		w.todo = append(w.todo, entry)
-		failed := w.run() != nil
+		failed := w.followPaths() != nil
 		switch {
 		case code.learn(w.function.Calls):
 		case !failed && !w.returns():
@@ -62,9 +62,9 @@ func (c *entryCode) learn(calls []uint64) (news bool) {
 // begin resets the state before a new path.
 func (c *entryCode) begin() { c.calls, c.before = x86.SystemCalls{}, 0 }
 
-// ends reports whether the code ends after an instruction with the given bytes: the program ends
+// endsEntry reports whether the code ends after an instruction with the given bytes: the program ends
 // there, or another function starts.
-func (c *entryCode) ends(code []byte, s *step) bool {
+func (c *entryCode) endsEntry(code []byte, s *step) bool {
 	return c.others[s.Addr+uint64(s.Length)] || c.once && (s.calls != 0 || s.callsBySlot) || c.exits(code)
 }
 

@@ -75,7 +75,7 @@ func (f *Finder) Function(addr, size uint64) (*Function, error) {
 		end = frame.End
 	}
 	o := Options{Machine: f.file.Machine(), Part: func(to uint64, conditional bool) (uint64, uint64, bool) {
-		return f.part(to, conditional, addr, end)
+		return f.partOfFunction(to, conditional, addr, end)
 	}}
 	if known && frame.Start == addr {
 		var err error
@@ -121,10 +121,10 @@ func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
 	return fde, err == nil && fde.Contains(addr)
 }
 
-// part returns the range of the code at address to, if that code is a separate part of the function
+// partOfFunction returns the range of the code at address to, if that code is a separate part of the function
 // [start, end), which jumps there. Compilers put rarely used code elsewhere, with its own call
 // frame information.
-func (f *Finder) part(to uint64, conditional bool, start, end uint64) (from, until uint64, ok bool) {
+func (f *Finder) partOfFunction(to uint64, conditional bool, start, end uint64) (from, until uint64, ok bool) {
 	fde, known := f.frame(to)
 	switch {
 	case !known, f.IsStub(to):

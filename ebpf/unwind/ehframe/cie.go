@@ -43,7 +43,7 @@ func (s *Section) CIE(off uint64) (*CIE, error) {
 	if h.end-h.off > MaxCIE {
 		return nil, fmt.Errorf("CIE at offset %#x: %w", off, tooLong(h.end-h.off))
 	}
-	r, err := s.body(h)
+	r, err := s.bodyOf(h)
 	if err != nil {
 		return nil, err
 	}
@@ -62,16 +62,16 @@ func (s *Section) CIE(off uint64) (*CIE, error) {
 func (c *CIE) fixed(r *reader) {
 	c.Version = r.u8()
 	if r.err == nil && c.Version != 1 && c.Version != 3 && c.Version != 4 {
-		r.fail(fmt.Errorf("%w: CIE version %d", ErrUnsupported, c.Version))
+		r.failWith(fmt.Errorf("%w: CIE version %d", ErrUnsupported, c.Version))
 	}
 	c.Augmentation = r.cstring()
 	if c.Augmentation == "eh" { // the EH data field of GCC before 3.0
-		r.take(uint64(c.AddrSize))
+		r.takeBytes(uint64(c.AddrSize))
 	}
 	if c.Version >= 4 {
 		c.AddrSize, c.SegmentSize = int(r.u8()), int(r.u8())
 		if r.err == nil && (c.AddrSize != 4 && c.AddrSize != 8 || c.SegmentSize > 8) {
-			r.fail(fmt.Errorf("%w: addresses of %d bytes, segments of %d", ErrUnsupported, c.AddrSize, c.SegmentSize))
+			r.failWith(fmt.Errorf("%w: addresses of %d bytes, segments of %d", ErrUnsupported, c.AddrSize, c.SegmentSize))
 		}
 	}
 	c.CodeAlign = r.uleb()
@@ -94,7 +94,7 @@ func (c *CIE) augment(r *reader, s *Section) {
 	if hasLength {
 		n := r.uleb()
 		if n > uint64(r.len()) {
-			r.fail(ErrTruncated)
+			r.failWith(ErrTruncated)
 			return
 		}
 		end = r.pos + int(n)
@@ -105,7 +105,7 @@ func (c *CIE) augment(r *reader, s *Section) {
 		}
 	}
 	if r.pos > end {
-		r.fail(fmt.Errorf("%w: augmentation data longer than stated", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: augmentation data longer than stated", ErrInvalid))
 	} else if hasLength {
 		r.pos = end
 	}
@@ -116,7 +116,7 @@ func (c *CIE) letter(letter byte, r *reader, s *Section) {
 	case 'R':
 		c.FDEEncoding = Encoding(r.u8())
 		if !c.FDEEncoding.direct() {
-			r.fail(fmt.Errorf("%w: encoding %#02x of FDE addresses", ErrUnsupported, uint8(c.FDEEncoding)))
+			r.failWith(fmt.Errorf("%w: encoding %#02x of FDE addresses", ErrUnsupported, uint8(c.FDEEncoding)))
 		}
 	case 'P':
 		c.PersonalityEnc = Encoding(r.u8())
@@ -131,7 +131,7 @@ func (c *CIE) letter(letter byte, r *reader, s *Section) {
 		c.BKey = true
 	case 'G': // arm64: the frame's stack memory is tagged; no data
 	default:
-		r.fail(fmt.Errorf("%w: augmentation %q", ErrUnsupported, c.Augmentation))
+		r.failWith(fmt.Errorf("%w: augmentation %q", ErrUnsupported, c.Augmentation))
 	}
 }
 

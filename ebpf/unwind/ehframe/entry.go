@@ -56,10 +56,10 @@ func (s *Section) header(off uint64) (header, error) {
 	if length > MaxEntry {
 		return h, fmt.Errorf("entry at offset %#x: %w", off, tooLong(length))
 	}
-	s.id(r, &h, wide)
+	s.readID(r, &h, wide)
 	h.body = off + uint64(r.pos)
 	if r.err == nil && h.body > h.end {
-		r.fail(ErrTruncated)
+		r.failWith(ErrTruncated)
 	}
 	if r.err != nil {
 		return h, fmt.Errorf("entry at offset %#x: %w", off, r.err)
@@ -67,16 +67,16 @@ func (s *Section) header(off uint64) (header, error) {
 	return h, nil
 }
 
-// id reads the CIE ID or CIE pointer. In .eh_frame it has 4 bytes and counts backwards from its own
+// readID reads the CIE ID or CIE pointer. In .eh_frame it has 4 bytes and counts backwards from its own
 // offset. In .debug_frame it is an offset in the section, of 4 or 8 bytes depending on the length
 // format.
-func (s *Section) id(r *reader, h *header, wide bool) {
+func (s *Section) readID(r *reader, h *header, wide bool) {
 	if !s.Debug {
 		at := h.off + uint64(r.pos)
 		id := uint64(r.u32())
 		h.isCIE, h.cie = id == 0, at-id
 		if id > at {
-			r.fail(fmt.Errorf("%w: CIE pointer beyond the section", ErrInvalid))
+			r.failWith(fmt.Errorf("%w: CIE pointer beyond the section", ErrInvalid))
 		}
 		return
 	}
@@ -89,8 +89,8 @@ func (s *Section) id(r *reader, h *header, wide bool) {
 	h.isCIE = h.cie == 1<<32-1
 }
 
-// body returns a reader of the entry's bytes after its ID.
-func (s *Section) body(h header) (reader, error) {
+// bodyOf returns a reader of the entry's bytes after its ID.
+func (s *Section) bodyOf(h header) (reader, error) {
 	b, err := s.Source.Slice(h.body, int(h.end-h.body))
 	if err == nil && uint64(len(b)) < h.end-h.body {
 		err = ErrTruncated

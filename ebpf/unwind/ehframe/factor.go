@@ -8,7 +8,7 @@ import (
 // factored returns n times the data alignment factor.
 func (p *Program) factored(r *reader, n uint64) int64 {
 	if n > math.MaxInt64 {
-		r.fail(fmt.Errorf("%w: offset beyond the address space", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: offset beyond the address space", ErrInvalid))
 		return 0
 	}
 	return p.scale(r, int64(n))
@@ -22,7 +22,7 @@ func (p *Program) scale(r *reader, n int64) int64 {
 	factor := p.current.DataAlign
 	product := n * factor
 	if n != 0 && (product/n != factor || n == -1 && factor == math.MinInt64) {
-		r.fail(fmt.Errorf("%w: offset beyond the address space", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: offset beyond the address space", ErrInvalid))
 		return 0
 	}
 	return product

@@ -44,8 +44,8 @@ func NewReader(s *Section) *Reader {
 	return r
 }
 
-// cie returns the CIE at off.
-func (r *Reader) cie(off uint64) (*CIE, error) {
+// readCIE returns the CIE at off.
+func (r *Reader) readCIE(off uint64) (*CIE, error) {
 	if c := r.cies[off]; c != nil {
 		return c, nil
 	}
@@ -67,18 +67,18 @@ func (r *Reader) FDE(off uint64) (FDE, error) {
 	if err != nil {
 		return FDE{}, err
 	}
-	return r.fde(h)
+	return r.readFDE(h)
 }
 
-func (r *Reader) fde(h header) (FDE, error) {
+func (r *Reader) readFDE(h header) (FDE, error) {
 	if h.isCIE || h.zeroLength() {
 		return FDE{}, fmt.Errorf("%w: no FDE at offset %#x", ErrInvalid, h.off)
 	}
-	c, err := r.cie(h.cie)
+	c, err := r.readCIE(h.cie)
 	if err != nil {
 		return FDE{}, fmt.Errorf("FDE at offset %#x: %w", h.off, err)
 	}
-	b, err := r.sec.body(h)
+	b, err := r.sec.bodyOf(h)
 	if err != nil {
 		return FDE{}, err
 	}
@@ -94,22 +94,22 @@ func (r *Reader) fde(h header) (FDE, error) {
 func (f *FDE) parse(b *reader) {
 	c := f.CIE
 	f.bases = f.sec.bases(c.AddrSize, 0)
-	b.take(uint64(c.SegmentSize))
+	b.takeBytes(uint64(c.SegmentSize))
 	f.Start = b.pointer(c.FDEEncoding, f.bases)
 	size := b.number(c.FDEEncoding, c.AddrSize)
 	if b.err != nil {
 		return
 	}
 	var ok bool
-	if f.End, ok = add(f.Start, size, c.AddrSize); !ok {
-		b.fail(fmt.Errorf("%w: range beyond the address space", ErrInvalid))
+	if f.End, ok = addAddress(f.Start, size, c.AddrSize); !ok {
+		b.failWith(fmt.Errorf("%w: range beyond the address space", ErrInvalid))
 		return
 	}
 	f.bases.fn = f.Start
 	if c.hasLength {
 		n := b.uleb()
 		at := b.addr + uint64(b.pos)
-		f.augment(&reader{addr: at, b: b.take(n), order: b.order})
+		f.augment(&reader{addr: at, b: b.takeBytes(n), order: b.order})
 	}
 	f.instructionAddr = b.addr + uint64(b.pos)
 	f.Instructions = b.b[b.pos:]
@@ -166,7 +166,7 @@ func (r *Reader) FDEs(yield func(FDE, error) bool) {
 		}
 		f := FDE{Offset: off}
 		if err == nil {
-			f, err = r.fde(h)
+			f, err = r.readFDE(h)
 			f.Offset = off
 		}
 		if !yield(f, err) {

@@ -26,14 +26,14 @@ func Find(x Index, pc uint64) (int, error) {
 			return found, nil
 		}
 	}
-	found, err := find(x, pc)
+	found, err := findEntry(x, pc)
 	if h, ok := x.(*Header); ok && err == nil {
 		h.last = max(found, 0)
 	}
 	return found, err
 }
 
-func find(x Index, pc uint64) (int, error) {
+func findEntry(x Index, pc uint64) (int, error) {
 	found, n := -1, x.Len()
 	// Step by powers of two, so that all searches visit the same few entries first.
 	for step := stepAbove(n); step > 0; step /= 2 {
@@ -189,12 +189,12 @@ func (h *Header) Len() int { return h.count }
 // the section if the entry is wrong.
 func (h *Header) Entry(i int) (start, fde uint64, err error) {
 	if (i+1)%max(2*stepAbove(h.count)/firstEntries, 1) != 0 {
-		return h.read(i)
+		return h.readEntry(i)
 	}
 	if e, ok := h.first[i]; ok {
 		return e.start, e.fde, nil
 	}
-	if start, fde, err = h.read(i); err == nil {
+	if start, fde, err = h.readEntry(i); err == nil {
 		if h.first == nil {
 			h.first = map[int]scannedEntry{}
 		}
@@ -203,7 +203,7 @@ func (h *Header) Entry(i int) (start, fde uint64, err error) {
 	return start, fde, err
 }
 
-func (h *Header) read(i int) (start, fde uint64, err error) {
+func (h *Header) readEntry(i int) (start, fde uint64, err error) {
 	off := h.table + uint64(i)*uint64(2*h.size)
 	b, err := h.hdr.Source.Slice(off, 2*h.size)
 	if err != nil {

@@ -70,7 +70,7 @@ func (r *reader) number(e Encoding, addrSize int) uint64 {
 	}
 	size := e.size(addrSize)
 	if size == 0 {
-		r.fail(fmt.Errorf("%w: pointer encoding %#02x", ErrUnsupported, uint8(e)))
+		r.failWith(fmt.Errorf("%w: pointer encoding %#02x", ErrUnsupported, uint8(e)))
 		return 0
 	}
 	return r.uint(size)
@@ -86,15 +86,15 @@ func signExtend(v uint64, size int) uint64 {
 // direct).
 func (r *reader) pointer(e Encoding, b bases) uint64 {
 	if e == PEOmit {
-		r.fail(fmt.Errorf("%w: omitted pointer", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: omitted pointer", ErrInvalid))
 		return 0
 	}
 	if e&peBase == PEAligned {
 		r.align(b.addrSize)
 	}
-	at, ok := add(r.addr, uint64(r.pos), 8)
+	at, ok := addAddress(r.addr, uint64(r.pos), 8)
 	if !ok {
-		r.fail(fmt.Errorf("%w: section beyond the address space", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: section beyond the address space", ErrInvalid))
 		return 0
 	}
 	v := r.number(e, b.addrSize)
@@ -114,7 +114,7 @@ func (r *reader) pointer(e Encoding, b bases) uint64 {
 	case PEFuncrel:
 		base = b.fn
 	default:
-		r.fail(fmt.Errorf("%w: pointer encoding %#02x", ErrUnsupported, uint8(e)))
+		r.failWith(fmt.Errorf("%w: pointer encoding %#02x", ErrUnsupported, uint8(e)))
 		return 0
 	}
 	return r.relative(base, v, e, b.addrSize)
@@ -130,12 +130,12 @@ func (r *reader) relative(base, v uint64, e Encoding, addrSize int) uint64 {
 	var ok bool
 	switch e & peFormat {
 	case PEUleb128, PEUdata2, PEUdata4:
-		sum, ok = add(base, v, addrSize)
+		sum, ok = addAddress(base, v, addrSize)
 	default:
 		sum, ok = addSigned(base, int64(v))
 	}
 	if !ok {
-		r.fail(fmt.Errorf("%w: pointer beyond the address space", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: pointer beyond the address space", ErrInvalid))
 	}
 	return sum
 }
@@ -143,7 +143,7 @@ func (r *reader) relative(base, v uint64, e Encoding, addrSize int) uint64 {
 // align skips to the next address that is a multiple of size.
 func (r *reader) align(size int) {
 	if rest := (r.addr + uint64(r.pos)) % uint64(size); rest != 0 {
-		r.take(uint64(size) - rest)
+		r.takeBytes(uint64(size) - rest)
 	}
 }
 
@@ -151,8 +151,8 @@ func (r *reader) align(size int) {
 // function.
 func (e Encoding) direct() bool { return e != PEOmit && e&PEIndirect == 0 && e&peBase != PEFuncrel }
 
-// add returns a + b, and false if the sum exceeds the address space for addresses of size bytes.
-func add(a, b uint64, size int) (uint64, bool) {
+// addAddress returns a + b, and false if the sum exceeds the address space for addresses of size bytes.
+func addAddress(a, b uint64, size int) (uint64, bool) {
 	sum := a + b
 	if sum < a || size == 4 && sum > 1<<32 {
 		return 0, false

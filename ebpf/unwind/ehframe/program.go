@@ -36,7 +36,7 @@ func (p *Program) Rows(f *FDE, yield func(*Row) bool) error {
 	}
 	r := &reader{b: f.Instructions, addr: f.instructionAddr, order: f.sec.Order}
 	for r.pos < len(r.b) {
-		loc, moved := p.step(r, f)
+		loc, moved := p.stepInstruction(r, f)
 		if r.err != nil {
 			return fmt.Errorf("FDE at offset %#x: instruction byte %d: %w", f.Offset, r.pos, r.err)
 		}
@@ -67,8 +67,8 @@ func (p *Program) begin(f *FDE) error {
 		p.ready = false
 		r := &reader{b: f.CIE.Instructions, addr: f.CIE.instructionAddr, order: f.sec.Order}
 		for r.pos < len(r.b) {
-			if _, moved := p.step(r, f); moved {
-				r.fail(fmt.Errorf("%w: a CIE cannot advance", ErrInvalid))
+			if _, moved := p.stepInstruction(r, f); moved {
+				r.failWith(fmt.Errorf("%w: a CIE cannot advance", ErrInvalid))
 			}
 			if r.err != nil {
 				return r.err
@@ -83,16 +83,16 @@ func (p *Program) begin(f *FDE) error {
 	return nil
 }
 
-// step executes one instruction. If the instruction advances the location, moved is true and loc is
+// stepInstruction executes one instruction. If the instruction advances the location, moved is true and loc is
 // the new location; the caller then completes the row.
-func (p *Program) step(r *reader, f *FDE) (loc uint64, moved bool) {
+func (p *Program) stepInstruction(r *reader, f *FDE) (loc uint64, moved bool) {
 	op := r.u8()
 	low := uint16(op & 0x3f)
 	switch op & 0xc0 {
 	case opAdvanceLoc:
 		return p.advance(r, uint64(low)), true
 	case opOffset:
-		p.set(r, low, Rule{Kind: Offset, Offset: p.factored(r, r.uleb())})
+		p.setRule(r, low, Rule{Kind: Offset, Offset: p.factored(r, r.uleb())})
 		return 0, false
 	case opRestore:
 		p.restore(r, low)
@@ -121,15 +121,15 @@ func (p *Program) step(r *reader, f *FDE) (loc uint64, moved bool) {
 	case opAArch64NegateRAPC:
 		p.row.SignedRA, p.row.SignedPC = !p.row.SignedRA, !p.row.SignedPC
 	case opDefCFA, opDefCFASF, opDefCFARegister, opDefCFAOffset, opDefCFAOffsetSF, opDefCFAExpression:
-		p.cfa(r, op)
+		p.defineCFA(r, op)
 	default:
 		p.register(r, op)
 	}
 	return 0, false
 }
 
-// cfa executes an instruction that sets the CFA rule.
-func (p *Program) cfa(r *reader, op uint8) {
+// defineCFA executes an instruction that sets the CFA rule.
+func (p *Program) defineCFA(r *reader, op uint8) {
 	cfa := &p.row.CFA
 	switch op {
 	case opDefCFA:
@@ -143,14 +143,14 @@ func (p *Program) cfa(r *reader, op uint8) {
 	case opDefCFAOffsetSF:
 		cfa.Offset = p.factoredSigned(r)
 	case opDefCFAExpression:
-		*cfa = CFA{Kind: CFAExpression, Offset: cfa.Offset, Expr: r.take(r.uleb())}
+		*cfa = CFA{Kind: CFAExpression, Offset: cfa.Offset, Expr: r.takeBytes(r.uleb())}
 	}
 }
 
 // register executes an instruction that sets the rule of a register.
 func (p *Program) register(r *reader, op uint8) {
 	if !hasRegister(op) {
-		r.fail(fmt.Errorf("%w: call frame instruction %#02x", ErrUnsupported, op))
+		r.failWith(fmt.Errorf("%w: call frame instruction %#02x", ErrUnsupported, op))
 		return
 	}
 	reg := number(r)
@@ -176,11 +176,11 @@ func (p *Program) register(r *reader, op uint8) {
 	case opValOffsetSF:
 		rule = Rule{Kind: ValOffset, Offset: p.factoredSigned(r)}
 	case opExpression:
-		rule = Rule{Kind: Expression, Expr: r.take(r.uleb())}
+		rule = Rule{Kind: Expression, Expr: r.takeBytes(r.uleb())}
 	case opValExpression:
-		rule = Rule{Kind: ValExpression, Expr: r.take(r.uleb())}
+		rule = Rule{Kind: ValExpression, Expr: r.takeBytes(r.uleb())}
 	}
-	p.set(r, reg, rule)
+	p.setRule(r, reg, rule)
 }
 
 // hasRegister reports whether op is an extended instruction whose first operand is the register
@@ -194,24 +194,24 @@ func hasRegister(op uint8) bool {
 	return false
 }
 
-func (p *Program) set(r *reader, reg uint16, rule Rule) {
-	if r.err == nil && !p.row.set(reg, rule) {
-		r.fail(fmt.Errorf("%w: rules for more than %d registers", ErrUnsupported, maxRegisters))
+func (p *Program) setRule(r *reader, reg uint16, rule Rule) {
+	if r.err == nil && !p.row.setRule(reg, rule) {
+		r.failWith(fmt.Errorf("%w: rules for more than %d registers", ErrUnsupported, maxRegisters))
 	}
 }
 
 // restore resets the rule of reg to the rule after the CIE's instructions.
 func (p *Program) restore(r *reader, reg uint16) {
 	if !p.ready {
-		r.fail(fmt.Errorf("%w: restore in a CIE", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: restore in a CIE", ErrInvalid))
 		return
 	}
-	p.set(r, reg, p.initial.Rule(reg))
+	p.setRule(r, reg, p.initial.Rule(reg))
 }
 
 func (p *Program) remember(r *reader) {
 	if p.depth >= maxRemember {
-		r.fail(fmt.Errorf("%w: more than %d remembered states", ErrUnsupported, maxRemember))
+		r.failWith(fmt.Errorf("%w: more than %d remembered states", ErrUnsupported, maxRemember))
 		return
 	}
 	if p.depth == len(p.saved) {
@@ -225,7 +225,7 @@ func (p *Program) remember(r *reader) {
 // ArgsSize is not part of the state.
 func (p *Program) restoreState(r *reader) {
 	if p.depth == 0 {
-		r.fail(fmt.Errorf("%w: restore_state without remember_state", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: restore_state without remember_state", ErrInvalid))
 		return
 	}
 	p.depth--
@@ -239,7 +239,7 @@ func (p *Program) advance(r *reader, delta uint64) uint64 {
 	hi, bytes := bits.Mul64(delta, p.current.CodeAlign)
 	loc, carry := bits.Add64(p.row.Start, bytes, 0)
 	if hi != 0 || carry != 0 {
-		r.fail(fmt.Errorf("%w: location beyond the address space", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: location beyond the address space", ErrInvalid))
 	}
 	return loc
 }
@@ -248,7 +248,7 @@ func (p *Program) advance(r *reader, delta uint64) uint64 {
 func (p *Program) setLoc(r *reader, f *FDE) uint64 {
 	loc := r.pointer(f.CIE.FDEEncoding, f.bases)
 	if loc < p.row.Start {
-		r.fail(fmt.Errorf("%w: set_loc goes back", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: set_loc goes back", ErrInvalid))
 	}
 	return loc
 }
@@ -257,7 +257,7 @@ func (p *Program) setLoc(r *reader, f *FDE) uint64 {
 func number(r *reader) uint16 {
 	n := r.uleb()
 	if n > math.MaxUint16 {
-		r.fail(fmt.Errorf("%w: register %d", ErrUnsupported, n))
+		r.failWith(fmt.Errorf("%w: register %d", ErrUnsupported, n))
 	}
 	return uint16(n)
 }
@@ -266,7 +266,7 @@ func number(r *reader) uint16 {
 func unfactored(r *reader) int64 {
 	n := r.uleb()
 	if n > math.MaxInt64 {
-		r.fail(fmt.Errorf("%w: offset beyond the address space", ErrInvalid))
+		r.failWith(fmt.Errorf("%w: offset beyond the address space", ErrInvalid))
 	}
 	return int64(n)
 }

@@ -15,7 +15,7 @@ type reader struct {
 	err   error
 }
 
-func (r *reader) fail(err error) {
+func (r *reader) failWith(err error) {
 	if r.err == nil {
 		r.err = err
 	}
@@ -23,13 +23,13 @@ func (r *reader) fail(err error) {
 
 func (r *reader) len() int { return len(r.b) - r.pos }
 
-// take returns the next n bytes, or nil if there are fewer.
-func (r *reader) take(n uint64) []byte {
+// takeBytes returns the next n bytes, or nil if there are fewer.
+func (r *reader) takeBytes(n uint64) []byte {
 	if r.err != nil {
 		return nil
 	}
 	if n > uint64(r.len()) {
-		r.fail(ErrTruncated)
+		r.failWith(ErrTruncated)
 		return nil
 	}
 	b := r.b[r.pos : r.pos+int(n)]
@@ -39,7 +39,7 @@ func (r *reader) take(n uint64) []byte {
 
 func (r *reader) u8() uint8 {
 	if r.err != nil || r.pos >= len(r.b) {
-		r.fail(ErrTruncated)
+		r.failWith(ErrTruncated)
 		return 0
 	}
 	r.pos++
@@ -47,21 +47,21 @@ func (r *reader) u8() uint8 {
 }
 
 func (r *reader) u16() uint16 {
-	if b := r.take(2); b != nil {
+	if b := r.takeBytes(2); b != nil {
 		return r.order.Uint16(b)
 	}
 	return 0
 }
 
 func (r *reader) u32() uint32 {
-	if b := r.take(4); b != nil {
+	if b := r.takeBytes(4); b != nil {
 		return r.order.Uint32(b)
 	}
 	return 0
 }
 
 func (r *reader) u64() uint64 {
-	if b := r.take(8); b != nil {
+	if b := r.takeBytes(8); b != nil {
 		return r.order.Uint64(b)
 	}
 	return 0
@@ -79,7 +79,7 @@ func (r *reader) uint(size int) uint64 {
 	case 8:
 		return r.u64()
 	}
-	r.fail(fmt.Errorf("%w: number of %d bytes", ErrUnsupported, size))
+	r.failWith(fmt.Errorf("%w: number of %d bytes", ErrUnsupported, size))
 	return 0
 }
 
@@ -93,7 +93,7 @@ func (r *reader) uleb() uint64 {
 		}
 		bits := uint64(c & 0x7f)
 		if shift > 63 && bits != 0 || shift == 63 && bits > 1 {
-			r.fail(fmt.Errorf("%w: LEB128 number beyond 64 bits", ErrInvalid))
+			r.failWith(fmt.Errorf("%w: LEB128 number beyond 64 bits", ErrInvalid))
 			return 0
 		}
 		if shift <= 63 {
@@ -115,7 +115,7 @@ func (r *reader) sleb() int64 {
 		}
 		bits := int64(c & 0x7f)
 		if shift >= 63 && bits != 0 && bits != 0x7f {
-			r.fail(fmt.Errorf("%w: LEB128 number beyond 64 bits", ErrInvalid))
+			r.failWith(fmt.Errorf("%w: LEB128 number beyond 64 bits", ErrInvalid))
 			return 0
 		}
 		if shift <= 63 {
@@ -139,6 +139,6 @@ func (r *reader) cstring() string {
 			return s
 		}
 	}
-	r.fail(ErrTruncated)
+	r.failWith(ErrTruncated)
 	return ""
 }

@@ -68,9 +68,9 @@ func (r *Row) Rule(reg uint16) Rule {
 	return Rule{}
 }
 
-// set sets the rule of reg; Unspecified removes it. It returns false if there are too many
+// setRule sets the rule of reg; Unspecified removes it. It returns false if there are too many
 // registers.
-func (r *Row) set(reg uint16, rule Rule) bool {
+func (r *Row) setRule(reg uint16, rule Rule) bool {
 	i := 0
 	for i < len(r.Registers) && r.Registers[i].Number < reg {
 		i++

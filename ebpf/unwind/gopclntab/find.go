@@ -9,9 +9,9 @@ import (
 // programs while the table needed relocations.
 func sections() []string { return []string{".gopclntab", ".data.rel.ro.gopclntab"} }
 
-// find returns the table of image: from its own section, from the section that GNU ld merges it
+// findTable returns the table of image: from its own section, from the section that GNU ld merges it
 // into, or by a search if the image has no sections.
-func find(image Image) (*Table, error) {
+func findTable(image Image) (*Table, error) {
 	for _, name := range sections() {
 		if start, end, ok := image.SectionRange(name); ok {
 			return check(image, span{start, end})
@@ -21,13 +21,13 @@ func find(image Image) (*Table, error) {
 		return nil, ErrNoTable
 	}
 	if start, end, ok := image.SectionRange(".data.rel.ro"); ok {
-		return scan(image, span{start, end})
+		return scanSpan(image, span{start, end})
 	}
 	if image.HasSections() {
 		return nil, ErrNoTable
 	}
 	for _, r := range image.LoadRanges() {
-		if t, err := scan(image, span{r[0], r[1]}); !errors.Is(err, ErrNoTable) {
+		if t, err := scanSpan(image, span{r[0], r[1]}); !errors.Is(err, ErrNoTable) {
 			return t, err
 		}
 	}
@@ -56,8 +56,8 @@ const (
 	MaxCandidates = 64       // places that look like a header
 )
 
-// scan searches s for a table.
-func scan(image Image, s span) (*Table, error) {
+// scanSpan searches s for a table.
+func scanSpan(image Image, s span) (*Table, error) {
 	s.end = min(s.end, s.start+MaxScan)
 	buf := make([]byte, scanChunk)
 	candidates := 0

@@ -68,11 +68,11 @@ func (t *Table) funcIDOffset() int {
 // describe fills in f from the record at offset off.
 func (r *Reader) describe(f *Func, off uint64) error {
 	t := r.t
-	if off > t.funcs.size()+(t.funcs.start-t.base()) {
+	if off > t.funcs.size()+(t.funcs.start-t.textBase()) {
 		return ErrInvalid
 	}
-	f.at = t.base() + off
-	b, err := r.funcs.some(f.at, t.field()+recordSize)
+	f.at = t.textBase() + off
+	b, err := r.funcs.someBytes(f.at, t.field()+recordSize)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *Reader) describe(f *Func, off uint64) error {
 
 // storedEntry returns the entry of f that is stored in its record.
 func (r *Reader) storedEntry(f *Func) (uint64, error) {
-	b, err := r.funcs.get(f.at, r.t.field())
+	b, err := r.funcs.getBytes(f.at, r.t.field())
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +117,7 @@ const MaxName = 64 << 10
 // "main.(*T).M", "main.F[...]".
 func (r *Reader) Name(f *Func) (string, error) {
 	for n := 256; ; n *= 4 {
-		b, err := r.names.some(r.t.names.start+uint64(f.name), n)
+		b, err := r.names.someBytes(r.t.names.start+uint64(f.name), n)
 		if err != nil {
 			return "", fmt.Errorf("name of the function at %#x: %w", f.Entry, err)
 		}

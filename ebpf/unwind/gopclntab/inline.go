@@ -53,7 +53,7 @@ func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err err
 		if !ok || index < 0 {
 			return frames, pc, nil
 		}
-		b, err := r.data.get(tree+uint64(index)*uint64(layout.size), layout.size)
+		b, err := r.data.getBytes(tree+uint64(index)*uint64(layout.size), layout.size)
 		if err != nil {
 			return frames, pc, err
 		}
@@ -66,7 +66,7 @@ func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err err
 		if frame.Function, err = r.Name(&call); err != nil {
 			return frames, pc, err
 		}
-		if frame.File, frame.Line, err = r.line(f, pc); err != nil {
+		if frame.File, frame.Line, err = r.lineAt(f, pc); err != nil {
 			return frames, pc, err
 		}
 		if frames = append(frames, frame); parent >= f.End {
@@ -79,7 +79,7 @@ func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err err
 
 // tableOffset returns the offset of f's value table number i.
 func (r *Reader) tableOffset(f *Func, i int) (uint32, error) {
-	b, err := r.funcs.get(f.at+uint64(f.tail+4*i), 4)
+	b, err := r.funcs.getBytes(f.at+uint64(f.tail+4*i), 4)
 	if err != nil {
 		return 0, err
 	}
@@ -92,13 +92,13 @@ func (r *Reader) dataAddress(f *Func, i int) (uint64, error) {
 	at := f.at + uint64(f.tail) + 4*uint64(f.tables)
 	if t.version < go118 { // pointers, aligned
 		at = (at+uint64(t.ptr)-1)&^uint64(t.ptr-1) + uint64(i*t.ptr)
-		b, err := r.funcs.get(at, t.ptr)
+		b, err := r.funcs.getBytes(at, t.ptr)
 		if err != nil {
 			return 0, err
 		}
 		return t.pointer(b), nil
 	}
-	b, err := r.funcs.get(at+4*uint64(i), 4)
+	b, err := r.funcs.getBytes(at+4*uint64(i), 4)
 	if err != nil {
 		return 0, err
 	}

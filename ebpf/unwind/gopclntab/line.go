@@ -37,7 +37,7 @@ func (r *Reader) Frames(pc uint64) ([]Frame, error) {
 	frames, at, err := r.inlined(&f, pc)
 	outer := Frame{Function: name, StartLine: max(int(f.line), 0)}
 	if err == nil {
-		outer.File, outer.Line, err = r.line(&f, at)
+		outer.File, outer.Line, err = r.lineAt(&f, at)
 	}
 	if err != nil {
 		err = fmt.Errorf("line of the function at %#x: %w", f.Entry, err)
@@ -45,13 +45,13 @@ func (r *Reader) Frames(pc uint64) ([]Frame, error) {
 	return append(frames, outer), err
 }
 
-// line returns the file and line of f's instruction at pc.
-func (r *Reader) line(f *Func, pc uint64) (file string, line int, err error) {
+// lineAt returns the file and line of f's instruction at pc.
+func (r *Reader) lineAt(f *Func, pc uint64) (file string, line int, err error) {
 	number, ok, err := r.value(f, f.pcfile, pc)
 	if err != nil || !ok || number < 0 {
 		return "", 0, err
 	}
-	if file, err = r.file(f, uint32(number)); err != nil {
+	if file, err = r.fileName(f, uint32(number)); err != nil {
 		return "", 0, err
 	}
 	value, ok, err := r.value(f, f.pcline, pc)
@@ -72,25 +72,25 @@ func (r *Reader) value(f *Func, table uint32, pc uint64) (value int32, ok bool, 
 	return value, ok, err
 }
 
-// file returns the path of the file with that number in f's compilation unit. Before Go 1.16 file
+// fileName returns the path of the file with that number in f's compilation unit. Before Go 1.16 file
 // numbers are global to the program. The offset of the table of paths follows the index of
 // functions.
-func (r *Reader) file(f *Func, number uint32) (string, error) {
+func (r *Reader) fileName(f *Func, number uint32) (string, error) {
 	t := r.t
 	var at uint64
 	if t.version == go12 {
-		b, err := r.index.get(t.funcs.start+uint64(t.count)*uint64(2*t.ptr)+uint64(t.ptr), 4)
+		b, err := r.index.getBytes(t.funcs.start+uint64(t.count)*uint64(2*t.ptr)+uint64(t.ptr), 4)
 		if err != nil {
 			return "", err
 		}
 		at = t.header + uint64(t.order.Uint32(b)) + 4*uint64(number)
-		if b, err = r.files.get(at, 4); err != nil {
+		if b, err = r.files.getBytes(at, 4); err != nil {
 			return "", err
 		}
-		return r.path(t.header + uint64(t.order.Uint32(b)))
+		return r.readPath(t.header + uint64(t.order.Uint32(b)))
 	}
 	at = t.units.start + 4*(uint64(f.unit)+uint64(number))
-	b, err := r.units.get(at, 4)
+	b, err := r.units.getBytes(at, 4)
 	if err != nil {
 		return "", err
 	}
@@ -98,14 +98,14 @@ func (r *Reader) file(f *Func, number uint32) (string, error) {
 	if offset == 1<<32-1 { // the linker dropped the file
 		return "", nil
 	}
-	return r.path(t.files.start + uint64(offset))
+	return r.readPath(t.files.start + uint64(offset))
 }
 
 // maxPath bounds paths of source files.
 const maxPath = 4096
 
-func (r *Reader) path(at uint64) (string, error) {
-	b, err := r.files.some(at, maxPath)
+func (r *Reader) readPath(at uint64) (string, error) {
+	b, err := r.files.someBytes(at, maxPath)
 	if err != nil {
 		return "", err
 	}

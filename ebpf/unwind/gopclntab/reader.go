@@ -108,7 +108,7 @@ func (r *Reader) At(i int) (Func, error) {
 // the text. Odd fields are offsets of records.
 func (r *Reader) indexField(k int) (uint64, error) {
 	size := r.t.field()
-	b, err := r.index.get(r.t.funcs.start+uint64(k)*uint64(size), size)
+	b, err := r.index.getBytes(r.t.funcs.start+uint64(k)*uint64(size), size)
 	if err != nil {
 		return 0, err
 	}
@@ -131,9 +131,9 @@ type window struct {
 	buf   []byte
 }
 
-// get returns n bytes at address at, which are valid until the next call.
-func (w *window) get(at uint64, n int) ([]byte, error) {
-	b, err := w.some(at, n)
+// getBytes returns n bytes at address at, which are valid until the next call.
+func (w *window) getBytes(at uint64, n int) ([]byte, error) {
+	b, err := w.someBytes(at, n)
 	if err == nil && len(b) < n {
 		return nil, ErrInvalid
 	}
@@ -143,22 +143,22 @@ func (w *window) get(at uint64, n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// some returns the bytes from address at on: at least n bytes, or all that exist.
-func (w *window) some(at uint64, n int) ([]byte, error) {
+// someBytes returns the bytes from address at on: at least n bytes, or all that exist.
+func (w *window) someBytes(at uint64, n int) ([]byte, error) {
 	if at < w.span.start || at >= w.span.end {
 		return nil, ErrInvalid
 	}
 	n = int(min(uint64(n), w.span.end-at))
 	if at < w.start || at-w.start > uint64(len(w.buf)) || uint64(len(w.buf))-(at-w.start) < uint64(n) {
-		if err := w.fill(at, n); err != nil {
+		if err := w.fillFrom(at, n); err != nil {
 			return nil, err
 		}
 	}
 	return w.buf[at-w.start:], nil
 }
 
-// fill reads a window that starts a little before at, because searches move in both directions.
-func (w *window) fill(at uint64, n int) error {
+// fillFrom reads a window that starts a little before at, because searches move in both directions.
+func (w *window) fillFrom(at uint64, n int) error {
 	start := at - min(at-w.span.start, uint64(w.size/8))
 	length := min(uint64(max(w.size, n+w.size/8)), w.span.end-start)
 	if uint64(cap(w.buf)) < length {

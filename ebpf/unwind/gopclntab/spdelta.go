@@ -37,7 +37,7 @@ func (r *Reader) values(f *Func, table uint32, yield func(start, end uint64, val
 	}
 	at, pc, value := r.t.pcs.start+uint64(table), f.Entry, int32(-1)
 	for step := range maxSteps {
-		b, err := r.pcs.some(at, 2*maxVarint)
+		b, err := r.pcs.someBytes(at, 2*maxVarint)
 		if err != nil {
 			return err
 		}

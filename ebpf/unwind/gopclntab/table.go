@@ -91,7 +91,7 @@ type Table struct {
 // Open finds and checks the table of image, which must stay readable as long as the Table is used.
 // The error is ErrNoTable, ErrInvalid, ErrTextStart or a read error.
 func Open(image Image) (*Table, error) {
-	t, err := find(image)
+	t, err := findTable(image)
 	if err != nil {
 		return nil, fmt.Errorf("open .gopclntab: %w", err)
 	}
@@ -184,8 +184,8 @@ func (t *Table) field() int {
 	return t.ptr
 }
 
-// base returns the base of the record offsets in the index.
-func (t *Table) base() uint64 {
+// textBase returns the base of the record offsets in the index.
+func (t *Table) textBase() uint64 {
 	if t.version == go12 {
 		return t.header
 	}

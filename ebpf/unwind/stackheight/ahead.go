@@ -36,7 +36,7 @@ func (w *ahead) begin(a *Analysis) {
 		if in.refers == 0 {
 			continue
 		}
-		if to, ok := a.at(in, in.refers); ok {
+		if to, ok := a.indexAt(in, in.refers); ok {
 			w.begins = append(w.begins, to)
 		}
 	}
@@ -64,8 +64,8 @@ func resize[T any](s []T, n int) []T {
 	return s
 }
 
-// at returns the index of the instruction that starts n bytes after the end of in.
-func (a *Analysis) at(in placed, n int64) (int32, bool) {
+// indexAt returns the index of the instruction that starts n bytes after the end of in.
+func (a *Analysis) indexAt(in placed, n int64) (int32, bool) {
 	at := int64(in.at) + int64(in.size) + n
 	if at < 0 || at >= int64(len(a.number)) || a.number[at] == 0 {
 		return 0, false
@@ -77,7 +77,7 @@ func (a *Analysis) at(in placed, n int64) (int32, bool) {
 // the backward analysis finds no frame, although the forward analysis finds one.
 func (w *ahead) findLast() (found bool) {
 	for _, i := range w.begins {
-		if !w.a.states[i].isEntered() && w.walk(i, false) {
+		if !w.a.states[i].isEntered() && w.walkFrom(i, false) {
 			for _, call := range w.ends {
 				w.last[call], found = true, true
 			}
@@ -87,20 +87,20 @@ func (w *ahead) findLast() (found bool) {
 	return found
 }
 
-// fill adds the rules of instructions that do not lead to a return, from the forward analysis.
-func (w *ahead) fill() {
+// fillHeights adds the rules of instructions that do not lead to a return, from the forward analysis.
+func (w *ahead) fillHeights() {
 	for _, i := range w.begins {
-		if w.walk(i, true) {
+		if w.walkFrom(i, true) {
 			for _, at := range w.met {
-				w.take(at)
+				w.takeInstruction(at)
 			}
 		}
 		w.forget()
 	}
 }
 
-// take adds the rule of instruction i from the forward analysis.
-func (w *ahead) take(i int32) {
+// takeInstruction adds the rule of instruction i from the forward analysis.
+func (w *ahead) takeInstruction(i int32) {
 	s, h := &w.a.states[i], w.heights[i]
 	r := Rule{Kind: Register, Reg: x86.RSP, Off: h.sp, FP: h.save}
 	if h.sp == 0 {
@@ -123,15 +123,15 @@ func (w *ahead) forget() {
 	w.met, w.ends = w.met[:0], w.ends[:0]
 }
 
-// walk follows the function that starts at an instruction, and reports whether all paths agree. If
+// walkFrom follows the function that starts at an instruction, and reports whether all paths agree. If
 // strict, the backward analysis must agree too.
-func (w *ahead) walk(begin int32, strict bool) bool {
+func (w *ahead) walkFrom(begin int32, strict bool) bool {
 	w.todo = w.todo[:0]
 	w.reach(begin, height{met: true, sp: 8})
 	for len(w.todo) > 0 {
 		i := w.todo[len(w.todo)-1]
 		w.todo = w.todo[:len(w.todo)-1]
-		if strict && !w.agrees(i) || !w.step(i) {
+		if strict && !w.agrees(i) || !w.stepInstruction(i) {
 			return false
 		}
 	}
@@ -144,8 +144,8 @@ func (w *ahead) agrees(i int32) bool {
 	return s.rule.Kind != Register || !s.rule.bySP() || s.ahead || sp == 0 || s.rule.Off == sp
 }
 
-// step follows instruction i.
-func (w *ahead) step(i int32) bool {
+// stepInstruction follows instruction i.
+func (w *ahead) stepInstruction(i int32) bool {
 	in, h := w.a.code[i], w.heights[i]
 	after := h.after(in.instruction)
 	switch in.Kind {
@@ -154,9 +154,9 @@ func (w *ahead) step(i int32) bool {
 	case x86.Stop, x86.JumpAnywhere:
 		return true
 	case x86.Jump:
-		return w.jump(in, after)
+		return w.followJump(in, after)
 	case x86.Branch:
-		return w.jump(in, after) && w.next(i, after)
+		return w.followJump(in, after) && w.setNext(i, after)
 	case x86.Call:
 		if w.a.endsFunction(int(i)) {
 			return true
@@ -166,7 +166,7 @@ func (w *ahead) step(i int32) bool {
 			return true
 		}
 	}
-	return w.next(i, after)
+	return w.setNext(i, after)
 }
 
 // noFrameAfter reports whether the backward analysis finds no frame after call i, as at the start
@@ -183,14 +183,14 @@ func (w *ahead) noFrameAfter(i int32) bool {
 	return int(i)+1 < len(w.a.states) && w.a.states[i+1].isEntered()
 }
 
-// next follows the instruction after i.
-func (w *ahead) next(i int32, h height) bool {
+// setNext follows the instruction after i.
+func (w *ahead) setNext(i int32, h height) bool {
 	return int(i)+1 >= len(w.a.code) || w.reach(i+1, h)
 }
 
-// jump follows a jump to its target. A target outside the gap is in another function.
-func (w *ahead) jump(in placed, h height) bool {
-	if to, ok := w.a.at(in, in.N); ok {
+// followJump follows a jump to its target. A target outside the gap is in another function.
+func (w *ahead) followJump(in placed, h height) bool {
+	if to, ok := w.a.indexAt(in, in.N); ok {
 		return w.reach(to, h)
 	}
 	to := w.a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.N)
@@ -238,7 +238,7 @@ func (h height) after(in instruction) height {
 		h.restore(h.sp)
 		h.sp = above(h.sp, -wordBytes)
 	case x86.Load, x86.Address:
-		h = h.set(in.Effect, n)
+		h = h.setRegister(in.Effect, n)
 	case x86.Align, x86.Lose:
 		h.sp = 0
 	default:
@@ -249,8 +249,8 @@ func (h height) after(in instruction) height {
 	return h
 }
 
-// set returns the state after a register is loaded or set.
-func (h height) set(e x86.Effect, n int32) height {
+// setRegister returns the state after a register is loaded or set.
+func (h height) setRegister(e x86.Effect, n int32) height {
 	loads := e.Kind == x86.Load
 	switch {
 	case e.Reg == x86.RSP && e.Base == x86.RBP && !loads:

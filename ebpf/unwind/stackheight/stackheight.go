@@ -90,12 +90,12 @@ func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) 
 	a.gap = g
 	a.decode()
 	a.ahead.begin(a)
-	a.back()
+	a.walkBack()
 	if a.ahead.findLast() { // calls that do not return change the states before them
 		clear(a.states)
-		a.back()
+		a.walkBack()
 	}
-	a.ahead.fill()
+	a.ahead.fillHeights()
 	a.contradict()
 	for i, in := range a.code {
 		if s := a.states[i]; s.rule.Kind != Unknown && !s.contradiction &&
@@ -173,16 +173,16 @@ func (a *Analysis) decode() {
 	clear(a.states)
 }
 
-// back propagates states backward until they no longer change.
-func (a *Analysis) back() {
+// walkBack propagates states backward until they no longer change.
+func (a *Analysis) walkBack() {
 	a.passed = resize(a.passed, len(a.code))
-	for pass := uint8(1); pass <= maxPasses && a.pass(pass); pass++ {
+	for pass := uint8(1); pass <= maxPasses && a.runPass(pass); pass++ {
 	}
 }
 
-// pass propagates states backward once, and reports whether any state changed. Passes after the first one only look at
-// the instructions that are due.
-func (a *Analysis) pass(pass uint8) bool {
+// runPass propagates states backward once, and reports whether any state changed. Passes after the first one only look
+// at the instructions that are due.
+func (a *Analysis) runPass(pass uint8) bool {
 	news := false
 	for i := len(a.code) - 1; i >= 0; i-- {
 		if pass > 1 && !a.isDue(i, pass) {
@@ -210,7 +210,7 @@ func (a *Analysis) isDue(i int, pass uint8) bool {
 	if in.Kind != x86.Jump && in.Kind != x86.Branch {
 		return false
 	}
-	to, ok := a.at(*in, in.N)
+	to, ok := a.indexAt(*in, in.N)
 	return ok && a.passed[to] >= pass-1
 }
 
@@ -242,13 +242,13 @@ func (a *Analysis) before(i int) state {
 	case x86.Jump:
 		return a.target(in)
 	case x86.Branch:
-		return join(a.target(in), a.next(i))
+		return joinStates(a.target(in), a.stateAfter(i))
 	case x86.Call:
 		if a.endsFunction(i) {
 			return state{}
 		}
 	}
-	s := a.next(i)
+	s := a.stateAfter(i)
 	s.rule = s.rule.before(&in.instruction)
 	return s
 }
@@ -259,8 +259,8 @@ func entered() state { return state{rule: Rule{Kind: Register, Reg: x86.RSP, Off
 // isEntered reports whether a state has the rule of the first instruction of a function.
 func (s state) isEntered() bool { return s.rule == entered().rule && !s.contradiction }
 
-// next returns the state after instruction i.
-func (a *Analysis) next(i int) state {
+// stateAfter returns the state after instruction i.
+func (a *Analysis) stateAfter(i int) state {
 	if i+1 < len(a.states) {
 		return a.states[i+1]
 	}
@@ -310,8 +310,8 @@ func (a *Analysis) endsFunction(i int) bool {
 	return padded && (a.gap.Addr+uint64(after.at))%functionAlign == 0
 }
 
-// join combines the states of two paths.
-func join(a, b state) state {
+// joinStates combines the states of two paths.
+func joinStates(a, b state) state {
 	short := a.short || b.short
 	switch {
 	case a.contradiction || b.contradiction:
@@ -370,7 +370,7 @@ func (r Rule) before(in *instruction) Rule {
 			return Rule{}
 		}
 		if in.writes>>x86.RBP&1 != 0 {
-			r = r.lost()
+			r = r.withoutRegisters()
 		}
 	}
 	return r.checked()
@@ -380,7 +380,7 @@ func (r Rule) before(in *instruction) Rule {
 func (r Rule) pushed(in *instruction, n int32) Rule {
 	switch {
 	case r.bySP() && r.Kind == Memory && r.Off == 0 && in.Kind == x86.Push:
-		return r.kept(in.Reg) // the word is not on the stack yet
+		return r.withRegister(in.Reg) // the word is not on the stack yet
 	case r.bySP():
 		r.Off += n
 	case in.Kind == x86.Push:
@@ -404,7 +404,7 @@ func (r Rule) loaded(reg, base byte, n int32) Rule {
 	case base == x86.RSP:
 		return Rule{}
 	default:
-		r = r.lost()
+		r = r.withoutRegisters()
 	}
 	return r
 }
@@ -421,7 +421,7 @@ func (r Rule) assigned(reg, base byte, n int32) Rule {
 	case base == x86.RSP && r.FP == 0:
 		return Rule{} // the caller's frame pointer is never restored
 	default:
-		r = r.lost()
+		r = r.withoutRegisters()
 	}
 	return r
 }
@@ -433,7 +433,7 @@ func (r Rule) stored(e x86.Effect, n int32) Rule {
 		r = r.savedElsewhere(e.Reg)
 	case e.Base != r.Reg:
 	case r.Kind == Memory && r.Off == n && e.Wide:
-		return r.kept(e.Reg)
+		return r.withRegister(e.Reg)
 	case r.Kind == Memory && r.Off == n:
 		return Rule{}
 	case r.Kind == Register && r.Off+r.FP == n && e.Reg == x86.RBP && e.Wide:
@@ -442,9 +442,9 @@ func (r Rule) stored(e x86.Effect, n int32) Rule {
 	return r
 }
 
-// lost returns the rule before the frame pointer gets another value. If the code does not restore
+// withoutRegisters returns the rule before the frame pointer gets another value. If the code does not restore
 // it later, the caller's value is lost.
-func (r Rule) lost() Rule {
+func (r Rule) withoutRegisters() Rule {
 	if r.FP == 0 && r.Reg != x86.RBP {
 		r.Lost = true
 	}
@@ -460,8 +460,8 @@ func (r Rule) savedElsewhere(reg byte) Rule {
 	return r
 }
 
-// kept returns the rule of Memory before the word is stored from a register.
-func (r Rule) kept(reg byte) Rule {
+// withRegister returns the rule of Memory before the word is stored from a register.
+func (r Rule) withRegister(reg byte) Rule {
 	if reg == x86.NoBase {
 		return Rule{}
 	}

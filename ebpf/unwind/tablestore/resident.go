@@ -24,10 +24,10 @@ func newResidentPages() residentPages { return residentPages{byEntry: map[uint32
 
 func (p *residentPages) len() int { return len(p.ring) }
 
-func (p *residentPages) has(entry uint32) bool { return p.byEntry[entry] != nil }
+func (p *residentPages) hasPage(entry uint32) bool { return p.byEntry[entry] != nil }
 
-// set records the location of a page's rows, and returns the old location.
-func (p *residentPages) set(entry uint32, r run, rows int) (old run) {
+// setPage records the location of a page's rows, and returns the old location.
+func (p *residentPages) setPage(entry uint32, r run, rows int) (old run) {
 	p.rows, p.words = p.rows+rows, p.words+int(r.words)
 	if page := p.byEntry[entry]; page != nil {
 		p.rows, p.words = p.rows-page.rows, p.words-int(page.words)

@@ -65,14 +65,16 @@ func (s *slab) unmapChunk(chunk int) error {
 	return nil
 }
 
-// free releases the reserved addresses.
-func (s *slab) free() error { return unix.MunmapPtr(unsafe.Pointer(&s.words[0]), uintptr(slabBytes)) }
+// freeMemory releases the reserved addresses.
+func (s *slab) freeMemory() error {
+	return unix.MunmapPtr(unsafe.Pointer(&s.words[0]), uintptr(slabBytes))
+}
 
 func (s *slab) close() error {
 	if s.m == nil {
 		return nil
 	}
-	return errors.Join(s.free(), s.m.Close())
+	return errors.Join(s.freeMemory(), s.m.Close())
 }
 
 // mappedChunks is the set of mapped chunks, on the ring of a clock that selects chunks to unmap.
@@ -86,8 +88,8 @@ type slabChunk struct {
 	chunk int
 }
 
-// hold maps n words of a slab, starting at word at.
-func (c *mappedChunks) hold(s *slab, at, n int) error {
+// holdWords maps n words of a slab, starting at word at.
+func (c *mappedChunks) holdWords(s *slab, at, n int) error {
 	if n == 0 || s.m == nil {
 		return nil
 	}
@@ -98,16 +100,16 @@ func (c *mappedChunks) hold(s *slab, at, n int) error {
 		if s.mapped>>chunk&1 != 0 {
 			continue
 		}
-		if err := c.add(slabChunk{s, chunk}, want); err != nil {
+		if err := c.addChunk(slabChunk{s, chunk}, want); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add maps a chunk, and replaces another chunk if maxChunks are mapped. It does not replace the chunks in keep of the
-// same slab.
-func (c *mappedChunks) add(one slabChunk, keep uint64) error {
+// addChunk maps a chunk, and replaces another chunk if maxChunks are mapped. It does not replace the chunks in keep of
+// the same slab.
+func (c *mappedChunks) addChunk(one slabChunk, keep uint64) error {
 	if len(c.ring) < maxChunks {
 		if err := one.slab.mapChunk(one.chunk); err != nil {
 			return err

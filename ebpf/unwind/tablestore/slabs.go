@@ -47,7 +47,7 @@ type deadRun struct {
 func newSlabs(create func(number int) (Slab, error), bytes int) (*slabs, error) {
 	s := &slabs{create: create}
 	s.setLimit(bytes)
-	if err := s.grow(); err != nil {
+	if err := s.addSlab(); err != nil {
 		return nil, err
 	}
 	// Word 0 means "none", so the first granule is never allocated.
@@ -58,8 +58,8 @@ func newSlabs(create func(number int) (Slab, error), bytes int) (*slabs, error) 
 // setLimit changes the limit of memory. Existing slabs stay.
 func (s *slabs) setLimit(bytes int) { s.limit = min(max(bytes/slabBytes, 1), MaxSlabs) }
 
-// grow adds a slab. Slabs are never replaced or removed: old kernels do not handle that well while programs run.
-func (s *slabs) grow() error {
+// addSlab adds a slab. Slabs are never replaced or removed: old kernels do not handle that well while programs run.
+func (s *slabs) addSlab() error {
 	n := len(s.data)
 	if n >= s.limit {
 		return ErrFull
@@ -69,7 +69,7 @@ func (s *slabs) grow() error {
 		return fmt.Errorf("map slab %d of table memory: %w", n, err)
 	}
 	if one.m, err = s.create(n); err != nil {
-		return errors.Join(fmt.Errorf("create slab %d of table memory: %w", n, err), one.free())
+		return errors.Join(fmt.Errorf("create slab %d of table memory: %w", n, err), one.freeMemory())
 	}
 	s.data = append(s.data, one)
 	s.free = append(s.free, []run{{start: uint32(n * SlabWords), words: uint32(SlabWords)}})
@@ -86,20 +86,20 @@ func (s *slabs) alloc(words int) (run, error) {
 		return run{}, ErrClosed
 	}
 	s.reclaim(time.Now())
-	if r, ok := s.take(uint32(words)); ok {
+	if r, ok := s.takeRun(uint32(words)); ok {
 		return r, nil
 	}
-	if err := s.grow(); err != nil {
+	if err := s.addSlab(); err != nil {
 		return run{}, err
 	}
-	if r, ok := s.take(uint32(words)); ok {
+	if r, ok := s.takeRun(uint32(words)); ok {
 		return r, nil
 	}
 	return run{}, ErrFull
 }
 
-// take allocates a run from the first free run that is long enough.
-func (s *slabs) take(words uint32) (run, bool) {
+// takeRun allocates a run from the first free run that is long enough.
+func (s *slabs) takeRun(words uint32) (run, bool) {
 	for n, free := range s.free {
 		for i := range free {
 			if free[i].words < words {
@@ -162,7 +162,7 @@ func (s *slabs) words(start uint32, n int) ([]uint64, error) {
 	}
 	at := int(start) & (SlabWords - 1)
 	one := s.data[int(start)/SlabWords]
-	if err := s.mapped.hold(one, at, n); err != nil {
+	if err := s.mapped.holdWords(one, at, n); err != nil {
 		return nil, err
 	}
 	return one.words[at : at+n : at+n], nil

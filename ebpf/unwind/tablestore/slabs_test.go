@@ -37,7 +37,7 @@ func TestRunsNeverOverlap(t *testing.T) {
 			s.forget()
 			continue
 		}
-		r, ok := s.take(uint32(runAlign * (1 + random.IntN(400))))
+		r, ok := s.takeRun(uint32(runAlign * (1 + random.IntN(400))))
 		if !ok {
 			continue
 		}
@@ -68,14 +68,14 @@ func TestRunsNeverOverlap(t *testing.T) {
 
 func TestQuarantine(t *testing.T) {
 	s := bareSlabs(1)
-	r, _ := s.take(uint32(SlabWords))
+	r, _ := s.takeRun(uint32(SlabWords))
 	s.release(r)
 	s.reclaim(time.Now())
-	if _, ok := s.take(runAlign); ok {
+	if _, ok := s.takeRun(runAlign); ok {
 		t.Error("a run was handed out at once after its release: a sample may still be reading it")
 	}
 	s.forget()
-	if _, ok := s.take(runAlign); !ok {
+	if _, ok := s.takeRun(runAlign); !ok {
 		t.Error("a released run was not handed out after its quarantine")
 	}
 }

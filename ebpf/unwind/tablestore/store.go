@@ -120,7 +120,7 @@ func (s *Store) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
 		s.slabs.release(r)
 		return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
 	}
-	if old := s.pages.set(entry, r, len(p.Rows)); old.words != 0 {
+	if old := s.pages.setPage(entry, r, len(p.Rows)); old.words != 0 {
 		s.slabs.release(old)
 		s.changed(s.short)
 	}
@@ -154,19 +154,19 @@ func (s *Store) makeRoom(bytes int) {
 func (s *Store) Unbuilt(d unwind.Directory, from, to uint64) (pages []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.slabs.usedBytes() >= s.ease() {
+	if s.slabs.usedBytes() >= s.easeBudget() {
 		return nil
 	}
 	for page := from; page < to; page++ {
-		if entry, ok := s.entry(d, page); ok && !s.pages.has(entry) {
+		if entry, ok := s.entry(d, page); ok && !s.pages.hasPage(entry) {
 			pages = append(pages, page)
 		}
 	}
 	return pages
 }
 
-// ease returns the number of bytes that pages without demand may use.
-func (s *Store) ease() int { return min(s.easy, s.slabs.limitBytes()/2) }
+// easeBudget returns the number of bytes that pages without demand may use.
+func (s *Store) easeBudget() int { return min(s.easy, s.slabs.limitBytes()/2) }
 
 // EvictUnused evicts the pages that no walk has looked up for the given time, if the memory in use is at least ease, so
 // that the resident pages are the pages in demand. It must be called more often than that time, because a call only
@@ -174,7 +174,7 @@ func (s *Store) ease() int { return min(s.easy, s.slabs.limitBytes()/2) }
 func (s *Store) EvictUnused(lately time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.slabs.usedBytes() < s.ease() {
+	if s.slabs.usedBytes() < s.easeBudget() {
 		if s.short {
 			s.short = false
 			s.changed(false)
@@ -192,7 +192,7 @@ func (s *Store) EvictUnused(lately time.Duration) {
 func (s *Store) DropPage(d unwind.Directory, page uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if entry, ok := s.entry(d, page); ok && s.pages.has(entry) {
+	if entry, ok := s.entry(d, page); ok && s.pages.hasPage(entry) {
 		s.evict(entry)
 	}
 }
@@ -253,7 +253,7 @@ func (s *Store) Resident(d unwind.Directory, page uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry, ok := s.entry(d, page)
-	return ok && s.pages.has(entry)
+	return ok && s.pages.hasPage(entry)
 }
 
 // RemoveDirectory frees a directory and its pages. No process may have mappings that refer to it.
@@ -266,7 +266,7 @@ func (s *Store) RemoveDirectory(d unwind.Directory) {
 	}
 	for i := uint32(0); i < d.Pages; i++ {
 		_ = s.storeEntry(d.Word+i, 0) // no walk reads these entries
-		if s.pages.has(d.Word + i) {
+		if s.pages.hasPage(d.Word + i) {
 			s.slabs.release(s.pages.remove(d.Word + i))
 		}
 	}

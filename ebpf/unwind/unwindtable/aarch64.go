@@ -71,7 +71,7 @@ func aarch64ReturnAddress(w *unwind.WideRule, fp unwind.FPKind, row *ehframe.Row
 	case rule.Kind == ehframe.Register:
 		return aarch64ABI.returnRegister(w, rule.Reg)
 	}
-	off, ok := aarch64ABI.slot(row, rule)
+	off, ok := aarch64ABI.slotOf(row, rule)
 	switch {
 	case !ok:
 		return 0, unwind.ReasonRARule
@@ -82,7 +82,7 @@ func aarch64ReturnAddress(w *unwind.WideRule, fp unwind.FPKind, row *ehframe.Row
 		return unwind.RADefault, unwind.ReasonNone
 	}
 	if fp == unwind.FPSame || fp == unwind.FPUndefined {
-		return unwind.RADefault, fit(&w.FPOff, off-8)
+		return unwind.RADefault, fitInt32(&w.FPOff, off-8)
 	}
-	return unwind.RAAtCFA, fit(&w.RAOff, off)
+	return unwind.RAAtCFA, fitInt32(&w.RAOff, off)
 }

@@ -61,9 +61,9 @@ func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	gaps := b.gaps(rows)
+	gaps := b.countGaps(rows)
 	b.countKnown(rows)
-	if rows, err = b.heights.fill(rows); err != nil {
+	if rows, err = b.heights.fillRows(rows); err != nil {
 		return nil, err
 	}
 	if len(rows) == 1 && rows[0].CFA == unwind.CFANone {
@@ -80,8 +80,8 @@ func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 	return p, nil
 }
 
-// gaps returns the bytes of code in the gaps of the page that are too large for padding.
-func (b *builder) gaps(rows []unwind.Row) (bytes int) {
+// countGaps returns the bytes of code in the gaps of the page that are too large for padding.
+func (b *builder) countGaps(rows []unwind.Row) (bytes int) {
 	if b.table.sections.Go {
 		return 0
 	}
@@ -185,13 +185,13 @@ func (b *builder) markOutermost(rows []unwind.Row, code [][2]uint64) []unwind.Ro
 		}
 		start, end := int(max(r[0], b.lo)-b.lo), int(min(r[1], b.hi)-b.lo)
 		for at := start; at < end; {
-			i := find(rows, at)
+			i := findRow(rows, at)
 			next := end
 			if i+1 < len(rows) {
 				next = min(next, int(rows[i+1].Off))
 			}
 			if rows[i].CFA == unwind.CFANone {
-				rows = put(rows, at, next, b.size, outermost)
+				rows = putRow(rows, at, next, b.size, outermost)
 			}
 			at = next
 		}

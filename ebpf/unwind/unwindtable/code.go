@@ -43,9 +43,9 @@ func newCode(s Sections) *code {
 	return c
 }
 
-// at returns the n bytes of code at addr, or nil if they are unreadable. They are valid until the
+// bytesAt returns the n bytes of code at addr, or nil if they are unreadable. They are valid until the
 // next call.
-func (c *code) at(addr uint64, n int) []byte {
+func (c *code) bytesAt(addr uint64, n int) []byte {
 	for i := range c.segments {
 		s := &c.segments[i]
 		if addr < s.addr || addr-s.addr >= s.window.size {
@@ -62,7 +62,7 @@ var errNoCode = errors.New("there is no code")
 
 // ReadVaddr implements codeflow.Image.
 func (c *code) ReadVaddr(p []byte, vaddr uint64) error {
-	text := c.at(vaddr, len(p))
+	text := c.bytesAt(vaddr, len(p))
 	if text == nil {
 		return fmt.Errorf("%#x: %w", vaddr, errNoCode)
 	}
@@ -154,25 +154,25 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 				end := first + at + len(pattern)
 				trap := b.table.sections.Machine == elf.EM_X86_64 &&
 					bytes.HasPrefix(text[at+len(pattern):], []byte{int3})
-				if end >= 0 && end < b.size && (trap || rows[find(rows, end)].CFA == unwind.CFANone) {
+				if end >= 0 && end < b.size && (trap || rows[findRow(rows, end)].CFA == unwind.CFANone) {
 					end++
 				}
-				rows = b.mark(rows, first+at-1, end, signal)
+				rows = b.markRows(rows, first+at-1, end, signal)
 			}
 		}
 		for _, call := range b.code.clones {
 			for at := range call.occurrences(text) {
 				at += first
 				// Call frame information takes precedence.
-				if at >= 0 && at < b.size && rows[find(rows, at)].CFA == unwind.CFANone {
-					rows = b.mark(rows, at, at+call.size, clone)
+				if at >= 0 && at < b.size && rows[findRow(rows, at)].CFA == unwind.CFANone {
+					rows = b.markRows(rows, at, at+call.size, clone)
 				}
 				children = append(children, b.lo+uint64(at+call.size))
 			}
 		}
 		for _, pattern := range b.code.starts {
 			for at := range occurrences(text, pattern) {
-				rows = b.mark(rows, first+at-1, first+at, outermost)
+				rows = b.markRows(rows, first+at-1, first+at, outermost)
 			}
 		}
 	}
@@ -211,17 +211,17 @@ func (b *builder) markNewThreads(rows []unwind.Row) []unwind.Row {
 		child := b.lo + uint64(f.child)
 		code := codeflow.Entry(b.code, elf.EM_X86_64, child, [2]uint64{child, child + f.size + overlap})
 		if len(code) != 1 || code[0][0] != child || code[0][1] > child+f.size ||
-			!bytes.Equal(b.code.at(code[0][1]-2, 2), inlineClone[:2]) {
+			!bytes.Equal(b.code.bytesAt(code[0][1]-2, 2), inlineClone[:2]) {
 			continue // it does not end with the system call exit
 		}
 		if at := max(f.call, 0); at < b.size {
-			row := rows[find(rows, at)]
+			row := rows[findRow(rows, at)]
 			if row.CFA == unwind.CFASP && row.RA() == unwind.RADefault {
 				row.Rules = unwind.Rules(row.FP(), unwind.RAClone)
-				rows = b.mark(rows, f.call, f.child, row)
+				rows = b.markRows(rows, f.call, f.child, row)
 			}
 		}
-		rows = b.mark(rows, f.child, f.child+int(code[0][1]-child), outermost)
+		rows = b.markRows(rows, f.child, f.child+int(code[0][1]-child), outermost)
 	}
 	return rows
 }
@@ -280,13 +280,13 @@ func (c *cloneCall) occurrences(text []byte) iter.Seq[int] {
 	}
 }
 
-// mark returns rows with row for the part of [start, end) inside the page.
-func (b *builder) mark(rows []unwind.Row, start, end int, row unwind.Row) []unwind.Row {
+// markRows returns rows with row for the part of [start, end) inside the page.
+func (b *builder) markRows(rows []unwind.Row, start, end int, row unwind.Row) []unwind.Row {
 	start, end = max(start, 0), min(end, b.size)
 	if start >= end {
 		return rows
 	}
-	return put(rows, start, end, b.size, row)
+	return putRow(rows, start, end, b.size, row)
 }
 
 // occurrences yields the offsets of pattern in text.

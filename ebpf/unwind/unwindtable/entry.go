@@ -23,7 +23,7 @@ func (t *Table) Entry(vaddr uint64) (Entry, bool, error) {
 	b := t.builders.Get().(*builder)
 	defer t.builders.Put(b)
 	for _, f := range b.frames {
-		fde, err := f.find(vaddr)
+		fde, err := f.findFDE(vaddr)
 		if err != nil {
 			return Entry{}, false, fmt.Errorf("unwind table: %w", err)
 		}
@@ -83,7 +83,7 @@ func (t *Table) CallFrame(vaddr uint64) (unwind.CallFrame, bool, error) {
 		return unwind.CallFrame{}, false, nil
 	}
 	for _, f := range b.frames {
-		fde, err := f.find(vaddr)
+		fde, err := f.findFDE(vaddr)
 		if err != nil {
 			return unwind.CallFrame{}, false, fmt.Errorf("unwind table: %w", err)
 		}

@@ -38,14 +38,14 @@ func (e *expression) byte() byte {
 	return c
 }
 
-// op matches the operator op.
-func (e *expression) op(op byte) *expression {
+// takeOp matches the operator op.
+func (e *expression) takeOp(op byte) *expression {
 	e.ok = e.byte() == op && e.ok
 	return e
 }
 
-// lit matches a literal and returns it.
-func (e *expression) lit() uint8 {
+// takeLiteral matches a literal and returns it.
+func (e *expression) takeLiteral() uint8 {
 	c := e.byte()
 	if c < opLit0 || c > opLit31 {
 		e.ok = false
@@ -54,8 +54,8 @@ func (e *expression) lit() uint8 {
 	return c - opLit0
 }
 
-// breg matches register + offset and returns both.
-func (e *expression) breg() (reg uint16, off int64) {
+// takeRegister matches register + offset and returns both.
+func (e *expression) takeRegister() (reg uint16, off int64) {
 	switch c := e.byte(); {
 	case c >= opBreg0 && c <= opBreg31:
 		reg = uint16(c - opBreg0)
@@ -71,8 +71,8 @@ func (e *expression) breg() (reg uint16, off int64) {
 	return reg, e.sleb()
 }
 
-// plus matches an optional DW_OP_plus_uconst and returns its operand.
-func (e *expression) plus() uint64 {
+// takePlus matches an optional DW_OP_plus_uconst and returns its operand.
+func (e *expression) takePlus() uint64 {
 	if !e.ok || len(e.b) == 0 || e.b[0] != opPlusUconst {
 		return 0
 	}
@@ -114,14 +114,14 @@ func (e *expression) sleb() int64 {
 // registerOffset matches register + offset.
 func registerOffset(expr []byte) (reg uint16, off int64, ok bool) {
 	e := match(expr)
-	reg, off = e.breg()
+	reg, off = e.takeRegister()
 	return reg, off, e.done()
 }
 
 // derefRegister matches *(register + offset) + add.
 func derefRegister(expr []byte) (reg uint16, off int64, add uint64, ok bool) {
 	e := match(expr)
-	reg, off = e.breg()
-	add = e.op(opDeref).plus()
+	reg, off = e.takeRegister()
+	add = e.takeOp(opDeref).takePlus()
 	return reg, off, add, e.done()
 }

@@ -62,13 +62,13 @@ func (f *frames) Rows(s *span) ([]unwind.Row, error) {
 			break
 		}
 		if f.effort > maxEffort {
-			f.add(start, unwind.Unsupported(unwind.ReasonBadIndex))
+			f.addAt(start, unwind.Unsupported(unwind.ReasonBadIndex))
 			break
 		}
-		err = f.fde(start, off)
+		err = f.addFDE(start, off)
 	}
 	if foreign(err) { // the index is broken: there are no valid rows
-		f.add(s.lo, unwind.Unsupported(unwind.ReasonBadIndex))
+		f.addAt(s.lo, unwind.Unsupported(unwind.ReasonBadIndex))
 		return f.rows, nil
 	}
 	return f.rows, err
@@ -106,15 +106,15 @@ func (f *frames) first(lo uint64) (int, error) {
 	return max(found, 0), nil
 }
 
-// fde adds the rows of the FDE at offset off, whose text starts at start.
-func (f *frames) fde(start, off uint64) error {
+// addFDE adds the rows of the FDE at offset off, whose text starts at start.
+func (f *frames) addFDE(start, off uint64) error {
 	fde, err := f.reader.FDE(off)
 	f.span.noteBound(err)
 	switch {
 	case err != nil && !foreign(err):
 		return err
 	case err != nil || fde.Start != start:
-		f.add(start, unwind.Unsupported(unwind.ReasonBadEntry))
+		f.addAt(start, unwind.Unsupported(unwind.ReasonBadEntry))
 		return nil
 	case fde.Start == fde.End || fde.End <= f.span.lo:
 		return nil
@@ -131,22 +131,22 @@ func (f *frames) fde(start, off uint64) error {
 		case f.golang:
 			golang.addRow(row)
 		case row.End > f.span.lo:
-			f.add(row.Start, f.span.row(f.table.ruleOf(row, fde.CIE.SignalFrame)))
+			f.addAt(row.Start, f.span.rowOf(f.table.ruleOf(row, fde.CIE.SignalFrame)))
 		}
 		return true
 	})
 	if err != nil {
-		f.add(end, unwind.Unsupported(unwind.ReasonBadProgram))
+		f.addAt(end, unwind.Unsupported(unwind.ReasonBadProgram))
 	}
 	if end = fde.End; fde.CIE.SignalFrame && end+1 > end {
 		end++ // the pc during the system call, the trampoline's last instruction
 	}
-	f.add(end, unwind.Row{})
+	f.addAt(end, unwind.Row{})
 	return nil
 }
 
-// find returns the FDE that may cover vaddr. The zero FDE covers no address.
-func (f *frames) find(vaddr uint64) (ehframe.FDE, error) {
+// findFDE returns the FDE that may cover vaddr. The zero FDE covers no address.
+func (f *frames) findFDE(vaddr uint64) (ehframe.FDE, error) {
 	i, err := f.first(vaddr)
 	if err != nil || i >= f.index.Len() {
 		return ehframe.FDE{}, err
@@ -161,7 +161,7 @@ func (f *frames) find(vaddr uint64) (ehframe.FDE, error) {
 // endBefore returns the end of the last function that starts before addr, 0 if the section does not
 // contain it.
 func (f *frames) endBefore(addr uint64) (uint64, error) {
-	fde, err := f.find(addr)
+	fde, err := f.findFDE(addr)
 	if err != nil && !foreign(err) {
 		return 0, err
 	}

@@ -36,7 +36,7 @@ func (g *goTable) callFrame386(vaddr uint64) (unwind.CallFrame, bool, error) {
 	if err != nil || !ok || !f.HasSPDeltas() {
 		return none, false, ignoreInvalid(err)
 	}
-	kind, err := g.kind(&f)
+	kind, err := g.kindOf(&f)
 	if err != nil {
 		return none, false, ignoreInvalid(err)
 	}

@@ -37,12 +37,12 @@ const (
 	armFP        = 29
 )
 
-func (goAArch64) row(delta int64, frame bool) (unwind.WideRule, bool) {
+func (goAArch64) ruleOf(delta int64, frame bool) (unwind.WideRule, bool) {
 	w := unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RALR)}
 	if delta == 0 {
 		return w, true
 	}
-	if fit(&w.CFAOff, delta) != unwind.ReasonNone || fit(&w.FPOff, -delta-8) != unwind.ReasonNone {
+	if fitInt32(&w.CFAOff, delta) != unwind.ReasonNone || fitInt32(&w.FPOff, -delta-8) != unwind.ReasonNone {
 		return unwind.WideRule{CFA: unwind.CFAUnsupported, CFAOff: int32(unwind.ReasonOffsetRange)}, false
 	}
 	w.Rules = unwind.Rules(unwind.FPSame, unwind.RADefault) // *(CFA + FPOff + 8) = *sp
@@ -61,7 +61,7 @@ func (goAArch64) saves(c *code, addr uint64, _ int64) (after, set uint64, ok boo
 
 func (goAArch64) record(delta int64) unwind.WideRule {
 	w := unwind.WideRule{CFA: unwind.CFAFrame}
-	if fit(&w.CFAOff, delta+8) != unwind.ReasonNone {
+	if fitInt32(&w.CFAOff, delta+8) != unwind.ReasonNone {
 		return unwind.WideRule{CFA: unwind.CFAUnsupported, CFAOff: int32(unwind.ReasonOffsetRange)}
 	}
 	return w
@@ -81,7 +81,7 @@ func (goAArch64) absence(text []byte) (goAbsence, bool) {
 			a.setsSP(at+4, regs[from])
 		case code&^(armAnyOffset|armAnyReg|31) == armLoad:
 			a.losesFP = a.losesFP || a.left && !a.called && to == armFP
-			regs[to] = regs[from].load(offset)
+			regs[to] = regs[from].thenLoad(offset)
 		case code&^(31<<16|31) == armMove:
 			regs[to] = regs[code>>16&31]
 		case code&^0x3ffffff == armCall: // a call of a function that keeps the goroutine register
@@ -109,7 +109,7 @@ func (goAArch64) returnRegister(*code, uint64) (unwind.WideRule, bool) {
 
 // armAt returns the instruction at addr, 0 if there is none.
 func armAt(c *code, addr uint64) uint32 {
-	b := c.at(addr, 4)
+	b := c.bytesAt(addr, 4)
 	if b == nil {
 		return 0
 	}

@@ -29,7 +29,7 @@ const maxGoSteps = 1 << 20
 type goCode interface {
 	// row returns the rule for instructions where the stack pointer is delta bytes below its value
 	// at the function's first instruction.
-	row(delta int64, frame bool) (unwind.WideRule, bool)
+	ruleOf(delta int64, frame bool) (unwind.WideRule, bool)
 	// saves reports whether the frame pointer is saved, by the instruction at addr or before it.
 	// The stack pointer has just moved by delta. after is the offset where the save is complete,
 	// and set the offset where the frame pointer starts to point to the saved one, both in bytes
@@ -95,12 +95,12 @@ func (g *goTable) function(f *gopclntab.Func) error {
 	if !f.HasSPDeltas() || f.End <= g.span.lo {
 		return nil
 	}
-	kind, err := g.kind(f)
+	kind, err := g.kindOf(f)
 	if err != nil {
 		return err
 	}
 	s := goFunction{goTable: g, f: f, kind: kind, end: f.Entry}
-	if s.away, err = g.away(f, kind); err != nil {
+	if s.away, err = g.switchOf(f, kind); err != nil {
 		return err
 	}
 	err = g.reader.SPDeltas(f, func(start, end uint64, delta int64) bool {
@@ -110,7 +110,7 @@ func (g *goTable) function(f *gopclntab.Func) error {
 		return end < g.span.hi && g.steps < maxGoSteps
 	})
 	if s.end < g.span.hi {
-		g.add(s.end, unwind.Row{}) // padding
+		g.addAt(s.end, unwind.Row{}) // padding
 	}
 	return err
 }
@@ -120,24 +120,24 @@ func (s *goFunction) addRange(start, end uint64, delta int64) {
 	code := s.table.golang
 	switch {
 	case s.kind == goOutermost:
-		s.put(start, end, outermostRule)
+		s.putRule(start, end, outermostRule)
 		return
 	case delta < 0:
 		w, _ := code.returnRegister(s.code, start) // the zero rule if the register is unknown
-		s.put(start, end, w)
+		s.putRule(start, end, w)
 		return
 	case delta > 0 && !s.saved:
 		after, set, ok := code.saves(s.code, start, delta)
 		if s.saved = ok; ok {
 			s.marked = start + set
 			if after = min(after, end-start); after > 0 {
-				w, _ := code.row(delta, false)
-				s.put(start, start+after, w)
+				w, _ := code.ruleOf(delta, false)
+				s.putRule(start, start+after, w)
 				start += after
 			}
 		}
 	}
-	w, ok := code.row(delta, s.saved)
+	w, ok := code.ruleOf(delta, s.saved)
 	if ok && delta > 0 {
 		switch {
 		case !s.saved:
@@ -151,20 +151,20 @@ func (s *goFunction) addRange(start, end uint64, delta int64) {
 		return
 	}
 	if delta > 0 && s.saved && s.kind.switches() {
-		s.put(start, min(s.marked, end), w)
+		s.putRule(start, min(s.marked, end), w)
 		record := code.record(delta)
 		if s.kind == goCallback {
 			record.Rules = unwind.Rules(unwind.FPSame, unwind.RADetached)
 		}
 		start = max(start, s.marked)
 		if s.away.framed {
-			s.put(start, min(s.away.back, end), record)
-			s.put(max(start, s.away.back), min(s.away.ret, end), w)
+			s.putRule(start, min(s.away.back, end), record)
+			s.putRule(max(start, s.away.back), min(s.away.ret, end), w)
 			start = max(start, s.away.ret)
 		}
 		w = record
 	}
-	s.put(start, end, w)
+	s.putRule(start, end, w)
 }
 
 // hasCopy reports whether the function keeps its stack pointer in the frame pointer, other than to
@@ -192,25 +192,25 @@ func (s *goFunction) putCopied(start, end uint64, own unwind.WideRule) {
 		{0, a.copied, own}, {a.copied, a.back, s.copied}, {a.back, a.ret, returning}, {a.ret, end, s.copied},
 	} {
 		if from, to := max(start, part.start), min(end, part.end); from < to {
-			s.add(from, s.span.row(part.rule, unwind.ReasonNone))
+			s.addAt(from, s.span.rowOf(part.rule, unwind.ReasonNone))
 		}
 	}
 }
 
-// put adds the rule of [start, end), except for parts where the function is on another stack.
-func (s *goFunction) put(start, end uint64, w unwind.WideRule) {
+// putRule adds the rule of [start, end), except for parts where the function is on another stack.
+func (s *goFunction) putRule(start, end uint64, w unwind.WideRule) {
 	for _, a := range s.away.parts {
 		if end <= a.start || start >= a.end || s.saved && !s.away.framed {
 			continue
 		}
 		if start < a.start {
-			s.add(start, s.span.row(w, unwind.ReasonNone))
+			s.addAt(start, s.span.rowOf(w, unwind.ReasonNone))
 		}
-		s.add(max(start, a.start), s.span.row(a.rule, unwind.ReasonNone))
+		s.addAt(max(start, a.start), s.span.rowOf(a.rule, unwind.ReasonNone))
 		start = a.end
 	}
 	if start < end {
-		s.add(start, s.span.row(w, unwind.ReasonNone))
+		s.addAt(start, s.span.rowOf(w, unwind.ReasonNone))
 	}
 }
 
@@ -229,9 +229,9 @@ const (
 
 func (k goKind) switches() bool { return k == goSwitches || k == goCallback }
 
-// kind returns the kind of f. Since Go 1.17 functions in assembly have flags for it. Older
+// kindOf returns the kind of f. Since Go 1.17 functions in assembly have flags for it. Older
 // programs, and details that the flags do not contain, need the names.
-func (g *goTable) kind(f *gopclntab.Func) (goKind, error) {
+func (g *goTable) kindOf(f *gopclntab.Func) (goKind, error) {
 	name, err := g.reader.Name(f)
 	if err != nil {
 		return goPlain, err

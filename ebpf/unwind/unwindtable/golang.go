@@ -23,7 +23,7 @@ type goFrame struct {
 func (g *goFrame) addRow(row *ehframe.Row) {
 	w, reason := g.table.translate(row, false)
 	if reason != unwind.ReasonNone || !g.silent(row, w) {
-		g.put(row.Start, row.End, w, reason)
+		g.putRule(row.Start, row.End, w, reason)
 		return
 	}
 	from := row.Start // the frame pointer is saved from here on
@@ -31,7 +31,7 @@ func (g *goFrame) addRow(row *ehframe.Row) {
 		var after uint64
 		if after, g.saved = g.saves(row); after > 0 {
 			from = min(from+after, row.End)
-			g.put(row.Start, from, w, unwind.ReasonNone) // not changed yet
+			g.putRule(row.Start, from, w, unwind.ReasonNone) // not changed yet
 		}
 	}
 	if g.saved {
@@ -39,12 +39,12 @@ func (g *goFrame) addRow(row *ehframe.Row) {
 	} else {
 		w.Rules = unwind.Rules(unwind.FPUndefined, w.RA())
 	}
-	g.put(from, row.End, w, unwind.ReasonNone)
+	g.putRule(from, row.End, w, unwind.ReasonNone)
 }
 
-func (g *goFrame) put(start, end uint64, w unwind.WideRule, reason unwind.Reason) {
+func (g *goFrame) putRule(start, end uint64, w unwind.WideRule, reason unwind.Reason) {
 	if start < end && end > g.span.lo {
-		g.add(start, g.span.row(w, reason))
+		g.addAt(start, g.span.rowOf(w, reason))
 	}
 }
 

@@ -53,8 +53,8 @@ type goPath struct {
 	number int64   // a constant in the code
 }
 
-// load returns the path of a load at an offset from the address with path p.
-func (p goPath) load(offset int64) goPath {
+// thenLoad returns the path of a load at an offset from the address with path p.
+func (p goPath) thenLoad(offset int64) goPath {
 	if len(p.loads) == 0 {
 		return goPath{}
 	}
@@ -102,12 +102,12 @@ func (a *absenceFinder) absence(size int) (goAbsence, bool) {
 	return a.goAbsence, a.left
 }
 
-// away returns the parts of f that run on another stack without a frame that leads back.
-func (g *goTable) away(f *gopclntab.Func, kind goKind) (away, error) {
+// switchOf returns the parts of f that run on another stack without a frame that leads back.
+func (g *goTable) switchOf(f *gopclntab.Func, kind goKind) (away, error) {
 	if kind != goLoadsSP && kind != goSwitches {
 		return away{}, nil
 	}
-	text := g.text(f)
+	text := g.textOf(f)
 	absence, ok := g.table.golang.absence(text)
 	if !ok {
 		return away{}, nil
@@ -140,10 +140,10 @@ func (g *goTable) away(f *gopclntab.Func, kind goKind) (away, error) {
 	return a, nil
 }
 
-// text returns the start of the code of a function in assembly.
-func (g *goTable) text(f *gopclntab.Func) []byte {
+// textOf returns the start of the code of a function in assembly.
+func (g *goTable) textOf(f *gopclntab.Func) []byte {
 	const most = 512 // more bytes than the functions of interest have
-	return g.code.at(f.Entry, int(min(f.End-f.Entry, most)))
+	return g.code.bytesAt(f.Entry, int(min(f.End-f.Entry, most)))
 }
 
 // goroutineRule returns the rule that leads from f to the saved registers of the thread's current
@@ -155,8 +155,8 @@ func (g *goTable) goroutineRule(f *gopclntab.Func) (unwind.WideRule, bool) {
 	if !ok1 || !ok2 {
 		return unwind.WideRule{}, false
 	}
-	absence, _ := g.table.golang.absence(g.text(&systemstack))
-	fp, ok := g.table.golang.keepsFP(g.text(&morestack))
+	absence, _ := g.table.golang.absence(g.textOf(&systemstack))
+	fp, ok := g.table.golang.keepsFP(g.textOf(&morestack))
 	if !ok || len(absence.path) != 4 {
 		return unwind.WideRule{}, false
 	}

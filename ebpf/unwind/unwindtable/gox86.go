@@ -22,9 +22,9 @@ type goX86 struct{}
 // goSaved is the offset of the saved rbp from the CFA, next to the return address.
 const goSaved = -16
 
-func (goX86) row(delta int64, frame bool) (unwind.WideRule, bool) {
+func (goX86) ruleOf(delta int64, frame bool) (unwind.WideRule, bool) {
 	w := unwind.WideRule{CFA: unwind.CFASP}
-	if fit(&w.CFAOff, delta+8) != unwind.ReasonNone {
+	if fitInt32(&w.CFAOff, delta+8) != unwind.ReasonNone {
 		return unwind.WideRule{CFA: unwind.CFAUnsupported, CFAOff: int32(unwind.ReasonOffsetRange)}, false
 	}
 	if frame && delta > 0 {
@@ -35,7 +35,7 @@ func (goX86) row(delta int64, frame bool) (unwind.WideRule, bool) {
 
 func (goX86) saves(c *code, addr uint64, delta int64) (after, set uint64, ok bool) {
 	const moved = 3 // bytes of mov %rsp,%rbp
-	if delta == 8 && bytes.Equal(c.at(addr-1, 1+moved), []byte{0x55, 0x48, 0x89, 0xe5}) {
+	if delta == 8 && bytes.Equal(c.bytesAt(addr-1, 1+moved), []byte{0x55, 0x48, 0x89, 0xe5}) {
 		return 0, moved, true
 	}
 	at := delta - 8 // offset of the saved rbp from rsp
@@ -46,7 +46,7 @@ func (goX86) saves(c *code, addr uint64, delta int64) (after, set uint64, ok boo
 	case at > 127:
 		slot, n = binary.LittleEndian.AppendUint32([]byte{0x48, 0x89, 0xac, 0x24}, uint32(at)), 8
 	}
-	return n, 2 * n, bytes.Equal(c.at(addr, len(slot)), slot) // lea is as long as mov
+	return n, 2 * n, bytes.Equal(c.bytesAt(addr, len(slot)), slot) // lea is as long as mov
 }
 
 func (goX86) record(int64) unwind.WideRule { return unwind.WideRule{CFA: unwind.CFAFrame, CFAOff: 16} }
@@ -114,7 +114,7 @@ func loadX86(regs *[16]goPath, in *x86.Instruction) goPath {
 	case in.Segment:
 		return goPath{}
 	default:
-		return regs[base].load(in.Disp)
+		return regs[base].thenLoad(in.Disp)
 	}
 }
 
@@ -134,7 +134,7 @@ func (goX86) keepsFP(text []byte) (int64, bool) {
 
 // returnRegister recognizes a pop of r8 to r15, the first instruction of syscall.rawVforkSyscall.
 func (goX86) returnRegister(c *code, addr uint64) (unwind.WideRule, bool) {
-	pop := c.at(addr-2, 2)
+	pop := c.bytesAt(addr-2, 2)
 	if len(pop) < 2 || pop[0] != 0x41 || pop[1]&0xf8 != 0x58 {
 		return unwind.WideRule{}, false
 	}

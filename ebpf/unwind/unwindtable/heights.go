@@ -34,8 +34,8 @@ type heights struct {
 	bytes    int // bytes of text with a rule from analysis, in the whole page
 }
 
-// fill adds rows for the gaps of the page from code analysis.
-func (h *heights) fill(rows []unwind.Row) ([]unwind.Row, error) {
+// fillRows adds rows for the gaps of the page from code analysis.
+func (h *heights) fillRows(rows []unwind.Row) ([]unwind.Row, error) {
 	h.bytes = 0
 	b := h.b
 	if b.table.sections.Machine != elf.EM_X86_64 || b.table.sections.Go {
@@ -55,7 +55,7 @@ func (h *heights) fill(rows []unwind.Row) ([]unwind.Row, error) {
 		}
 		before := len(rows)
 		var err error
-		if rows, err = h.gap(rows, start, end); err != nil {
+		if rows, err = h.fillGap(rows, start, end); err != nil {
 			return nil, err
 		}
 		i += len(rows) - before
@@ -63,8 +63,8 @@ func (h *heights) fill(rows []unwind.Row) ([]unwind.Row, error) {
 	return rows, nil
 }
 
-// gap adds rows for the gap [start, end) of the page.
-func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
+// fillGap adds rows for the gap [start, end) of the page.
+func (h *heights) fillGap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
 	b := h.b
 	lo, hi := b.lo+uint64(start), b.lo+uint64(end)
 	g := stackheight.Gap{Start: lo, End: hi}
@@ -90,15 +90,15 @@ func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
 		g.Called = h.calls(g, to+codeAfter)
 		for after := uint64(codeAfter); after <= codeAround; after *= 4 {
 			end := min(g.End, to+after)
-			if g.Text = b.code.at(g.Addr, int(end-g.Addr)); g.Text == nil {
+			if g.Text = b.code.bytesAt(g.Addr, int(end-g.Addr)); g.Text == nil {
 				break // the rows of less text are right, too
 			}
-			h.find(g, from, to)
+			h.findRules(g, from, to)
 			if end == g.End || !h.analysis.Short(from, to) {
 				break
 			}
 		}
-		rows = h.put(rows, from, to)
+		rows = h.putRules(rows, from, to)
 	}
 	return rows, nil
 }
@@ -116,7 +116,7 @@ func (h *heights) calls(g stackheight.Gap, end uint64) []uint64 {
 func (h *heights) addCalls(g stackheight.Gap, lo, hi uint64) {
 	const call, size, piece = 0xe8, 5, 8 << 10
 	for addr := lo; addr < hi; addr += piece {
-		code := h.b.code.at(addr, int(min(piece+size-1, hi-addr))) // with the rest of a call that starts in the piece
+		code := h.b.code.bytesAt(addr, int(min(piece+size-1, hi-addr))) // with the rest of a call that starts in the piece
 		for at := 0; ; at++ {
 			next := bytes.IndexByte(code[at:], call)
 			if at += next; next < 0 || at+size > len(code) {
@@ -130,8 +130,8 @@ func (h *heights) addCalls(g stackheight.Gap, lo, hi uint64) {
 	}
 }
 
-// find makes the rows for [lo, hi) of the page from the text of g.
-func (h *heights) find(g stackheight.Gap, lo, hi uint64) {
+// findRules makes the rows for [lo, hi) of the page from the text of g.
+func (h *heights) findRules(g stackheight.Gap, lo, hi uint64) {
 	b := h.b
 	h.rows, h.found = append(h.rows[:0], unwind.Row{Off: uint16(lo - b.lo)}), 0
 	end := lo // end of the text with a rule
@@ -147,21 +147,21 @@ func (h *heights) find(g stackheight.Gap, lo, hi uint64) {
 			return true
 		}
 		if addr = max(addr, lo); addr > end {
-			h.add(end, unwind.Row{})
+			h.addRow(end, unwind.Row{})
 		}
-		h.add(addr, b.row(w, unwind.ReasonNone))
+		h.addRow(addr, b.rowOf(w, unwind.ReasonNone))
 		next := min(addr+uint64(size), hi)
 		h.found += int(next - addr)
 		end = next
 		return true
 	})
 	if end < hi {
-		h.add(end, unwind.Row{})
+		h.addRow(end, unwind.Row{})
 	}
 }
 
-// put adds the rows that find made for [lo, hi) of the page.
-func (h *heights) put(rows []unwind.Row, lo, hi uint64) []unwind.Row {
+// putRules adds the rows that find made for [lo, hi) of the page.
+func (h *heights) putRules(rows []unwind.Row, lo, hi uint64) []unwind.Row {
 	b := h.b
 	if h.found == 0 {
 		return rows
@@ -175,8 +175,8 @@ func (h *heights) put(rows []unwind.Row, lo, hi uint64) []unwind.Row {
 	return appendRange(out, rows, int(hi-b.lo), b.size, b.size)
 }
 
-// add adds row from addr on, to the next row.
-func (h *heights) add(addr uint64, row unwind.Row) {
+// addRow adds row from addr on, to the next row.
+func (h *heights) addRow(addr uint64, row unwind.Row) {
 	row.Off = uint16(addr - h.b.lo)
 	if n := len(h.rows); n > 0 && h.rows[n-1].Off == row.Off {
 		h.rows = h.rows[:n-1]

@@ -6,8 +6,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// find returns the index of the row for offset off of the page.
-func find(rows []unwind.Row, off int) int {
+// findRow returns the index of the row for offset off of the page.
+func findRow(rows []unwind.Row, off int) int {
 	return sort.Search(len(rows), func(i int) bool { return int(rows[i].Off) > off }) - 1
 }
 
@@ -54,8 +54,8 @@ func appendRange(out, rows []unwind.Row, start, end, size int) []unwind.Row {
 	return out
 }
 
-// put returns rows with row for [start, end). rows cover a page of size bytes.
-func put(rows []unwind.Row, start, end, size int, row unwind.Row) []unwind.Row {
+// putRow returns rows with row for [start, end). rows cover a page of size bytes.
+func putRow(rows []unwind.Row, start, end, size int, row unwind.Row) []unwind.Row {
 	out := appendRange(make([]unwind.Row, 0, len(rows)+2), rows, 0, start, size)
 	row.Off = uint16(start)
 	return appendRange(unwind.AppendRow(out, row), rows, end, size, size)

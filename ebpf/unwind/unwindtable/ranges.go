@@ -27,7 +27,7 @@ func (t *Table) pages(s elffile.Segment, shift uint8, counts *sourceBytes) iter.
 			return
 		}
 		for n := s.Vaddr >> shift; n <= (end-1)>>shift; n++ {
-			p, err := t.page(n, shift, counts)
+			p, err := t.buildPage(n, shift, counts)
 			if !yield(p, err) || err != nil {
 				return
 			}

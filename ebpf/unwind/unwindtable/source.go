@@ -35,8 +35,8 @@ func (s *span) begin(lo uint64, size int) {
 	s.beyond = nil
 }
 
-// row returns a row, without an Off, for the rule w, or for the reason why there is no translation.
-func (s *span) row(w unwind.WideRule, reason unwind.Reason) unwind.Row {
+// rowOf returns a row, without an Off, for the rule w, or for the reason why there is no translation.
+func (s *span) rowOf(w unwind.WideRule, reason unwind.Reason) unwind.Row {
 	if reason != unwind.ReasonNone {
 		return unwind.Unsupported(reason)
 	}
@@ -63,9 +63,9 @@ type rowList struct {
 // begin empties the list: the whole span is a gap.
 func (l *rowList) begin(s *span) { l.span, l.rows = s, append(l.rows[:0], unwind.Row{}) }
 
-// add sets row as the rule from addr on. It removes existing rows at or after addr, which come from
+// addRow sets row as the rule from addr on. It removes existing rows at or after addr, which come from
 // an overlapping FDE or mark an end. It merges neighbours with equal rules.
-func (l *rowList) add(addr uint64, row unwind.Row) {
+func (l *rowList) addAt(addr uint64, row unwind.Row) {
 	if addr >= l.span.hi {
 		return
 	}

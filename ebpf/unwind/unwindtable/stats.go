@@ -52,13 +52,13 @@ func (t *Table) Stats(text []elffile.Segment, shift uint8) (Stats, error) {
 			if err != nil {
 				return Stats{}, err
 			}
-			c.page(page, counts)
+			c.countPage(page, counts)
 		}
 		for r, err := range t.Ranges(segment, shift) {
 			if err != nil {
 				return Stats{}, err
 			}
-			c.text(r)
+			c.countRange(r)
 		}
 	}
 	c.finish()
@@ -74,8 +74,8 @@ type statsCounter struct {
 	next        uint64 // number of the last counted page, plus one
 }
 
-// page adds a page. Segments may share a page, which is counted once.
-func (c *statsCounter) page(p *unwind.Page, by sourceBytes) {
+// countPage adds a page. Segments may share a page, which is counted once.
+func (c *statsCounter) countPage(p *unwind.Page, by sourceBytes) {
 	if p.Number < c.next {
 		return
 	}
@@ -96,8 +96,8 @@ func (c *statsCounter) page(p *unwind.Page, by sourceBytes) {
 	c.rowsOfPages = append(c.rowsOfPages, len(p.Rows))
 }
 
-// text adds a range of text.
-func (c *statsCounter) text(r Range) {
+// countRange adds a range of text.
+func (c *statsCounter) countRange(r Range) {
 	size := r.End - r.Start
 	c.TextBytes += size
 	switch r.Rule.CFA {

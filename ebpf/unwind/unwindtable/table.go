@@ -120,8 +120,8 @@ func FromSections(s Sections) (*Table, error) {
 		return nil, fmt.Errorf("unwind table: %w", ErrNoUnwindInfo)
 	}
 	t.searchable = t.header() != nil
-	t.scanEH = sync.OnceValue(func() *ehframe.Scanned { return t.scan(s.EHFrame, false) })
-	t.scanDebug = sync.OnceValue(func() *ehframe.Scanned { return t.scan(s.DebugFrame, true) })
+	t.scanEH = sync.OnceValue(func() *ehframe.Scanned { return t.scanSection(s.EHFrame, false) })
+	t.scanDebug = sync.OnceValue(func() *ehframe.Scanned { return t.scanSection(s.DebugFrame, true) })
 	t.builders.New = func() any { return newBuilder(t) }
 	return t, nil
 }
@@ -162,8 +162,8 @@ func (t *Table) ruleOf(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.R
 	return w, reason
 }
 
-// scan makes an index of s. s may be nil.
-func (t *Table) scan(s *Section, debug bool) *ehframe.Scanned {
+// scanSection makes an index of s. s may be nil.
+func (t *Table) scanSection(s *Section, debug bool) *ehframe.Scanned {
 	if s == nil {
 		return new(ehframe.Scanned)
 	}
@@ -213,10 +213,10 @@ func (t *Table) header() *ehframe.Header {
 
 // Page returns the rows of page n, where pages cover 1<<shift bytes each. The error is a read
 // error; invalid contents become unsupported rows.
-func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) { return t.page(n, shift, nil) }
+func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) { return t.buildPage(n, shift, nil) }
 
-// page is Page. It sets counts, if not nil.
-func (t *Table) page(n uint64, shift uint8, counts *sourceBytes) (*unwind.Page, error) {
+// buildPage is Page. It sets counts, if not nil.
+func (t *Table) buildPage(n uint64, shift uint8, counts *sourceBytes) (*unwind.Page, error) {
 	if shift < unwind.MinPageShift || shift > unwind.MaxPageShift || n > (1<<64-1)>>shift {
 		return nil, fmt.Errorf("unwind table: no page %#x of %d bits", n, shift)
 	}

@@ -36,7 +36,7 @@ func (a abi) cfaRegister(w *unwind.WideRule, cfa ehframe.CFA) unwind.Reason {
 	switch {
 	case cfa.Reg == a.sp && !small(cfa.Offset) && cfa.Offset%8 == 0:
 		w.CFA = unwind.CFASPFar
-		return fit(&w.CFAOff, cfa.Offset/8)
+		return fitInt32(&w.CFAOff, cfa.Offset/8)
 	case cfa.Reg == a.sp:
 		w.CFA = unwind.CFASP
 	case cfa.Reg == a.fp:
@@ -46,7 +46,7 @@ func (a abi) cfaRegister(w *unwind.WideRule, cfa ehframe.CFA) unwind.Reason {
 	default:
 		return unwind.ReasonCFARegister
 	}
-	return fit(&w.CFAOff, cfa.Offset)
+	return fitInt32(&w.CFAOff, cfa.Offset)
 }
 
 // framePointer translates the rule of the frame pointer.
@@ -66,11 +66,11 @@ func (a abi) framePointer(w *unwind.WideRule, row *ehframe.Row) (unwind.FPKind, 
 			return unwind.FPReg, unwind.ReasonNone
 		}
 	case ehframe.Offset, ehframe.Expression:
-		if off, ok := a.slot(row, rule); ok {
-			return unwind.FPAtCFA, fit(&w.FPOff, off)
+		if off, ok := a.slotOf(row, rule); ok {
+			return unwind.FPAtCFA, fitInt32(&w.FPOff, off)
 		}
 		if reg, off, ok := registerOffset(rule.Expr); ok && reg == a.fp {
-			return unwind.FPAtFP, fit(&w.FPOff, off)
+			return unwind.FPAtFP, fitInt32(&w.FPOff, off)
 		}
 	}
 	return 0, unwind.ReasonFPRule
@@ -85,9 +85,9 @@ func (a abi) returnRegister(w *unwind.WideRule, reg uint16) (unwind.RAKind, unwi
 	return unwind.RAReg, unwind.ReasonNone
 }
 
-// slot returns the distance from the CFA to the stack slot where a register is saved, by an offset
+// slotOf returns the distance from the CFA to the stack slot where a register is saved, by an offset
 // or by an expression that adds a number to the CFA's register.
-func (a abi) slot(row *ehframe.Row, rule ehframe.Rule) (int64, bool) {
+func (a abi) slotOf(row *ehframe.Row, rule ehframe.Rule) (int64, bool) {
 	switch rule.Kind {
 	case ehframe.Offset:
 		return rule.Offset, true
@@ -117,8 +117,8 @@ func (a abi) stackPointer(row *ehframe.Row) bool {
 // small reports whether v fits 32 bits, so that the sum of two such values does not overflow.
 func small(v int64) bool { return v == int64(int32(v)) }
 
-// fit stores v in dst, or returns ReasonOffsetRange if it does not fit.
-func fit(dst *int32, v int64) unwind.Reason {
+// fitInt32 stores v in dst, or returns ReasonOffsetRange if it does not fit.
+func fitInt32(dst *int32, v int64) unwind.Reason {
 	if v < math.MinInt32 || v > math.MaxInt32 {
 		return unwind.ReasonOffsetRange
 	}

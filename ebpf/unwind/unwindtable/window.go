@@ -33,7 +33,7 @@ func (w *window) Slice(off uint64, n int) ([]byte, error) {
 	}
 	n = int(min(uint64(n), w.size-off))
 	if off < w.start || off-w.start+uint64(n) > uint64(len(w.buf)) {
-		if err := w.fill(off, n); err != nil {
+		if err := w.fillFrom(off, n); err != nil {
 			return nil, err
 		}
 	}
@@ -41,9 +41,9 @@ func (w *window) Slice(off uint64, n int) ([]byte, error) {
 	return w.buf[at : at+uint64(n)], nil
 }
 
-// fill reads a window with the n bytes at off. It includes some bytes before them, because a binary
+// fillFrom reads a window with the n bytes at off. It includes some bytes before them, because a binary
 // search ends among its neighbours, and a CIE often precedes its FDEs.
-func (w *window) fill(off uint64, n int) error {
+func (w *window) fillFrom(off uint64, n int) error {
 	start := off - min(off, w.back)
 	length := min(max(w.chunk, off-start+uint64(n)), w.size-start)
 	if uint64(cap(w.buf)) < length {

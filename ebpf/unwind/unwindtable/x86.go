@@ -74,14 +74,14 @@ func x86ReturnAddress(w *unwind.WideRule, row *ehframe.Row) (unwind.RAKind, unwi
 	case ehframe.Register:
 		return x86ABI.returnRegister(w, rule.Reg)
 	}
-	off, ok := x86ABI.slot(row, rule)
+	off, ok := x86ABI.slotOf(row, rule)
 	switch {
 	case !ok:
 		return 0, unwind.ReasonRARule
 	case off == -8:
 		return unwind.RADefault, unwind.ReasonNone
 	}
-	return unwind.RAAtCFA, fit(&w.RAOff, off)
+	return unwind.RAAtCFA, fitInt32(&w.RAOff, off)
 }
 
 // x86CFA translates the rule of the CFA.
@@ -104,14 +104,14 @@ func x86CFAExpression(w *unwind.WideRule, expr []byte) unwind.Reason {
 	}
 	if index, off, ok := x86Indexed(expr); ok {
 		w.CFA, w.Reg, w.Reg2 = unwind.CFASPIndexed, index, 1
-		return fit(&w.CFAOff, off)
+		return fitInt32(&w.CFAOff, off)
 	}
 	if reg, off, ok := registerOffset(expr); ok {
 		return x86ABI.cfaRegister(w, ehframe.CFA{Reg: reg, Offset: off})
 	}
 	if off, addFirst, add, ok := x86DerefTwice(expr); ok {
 		w.CFA, w.Reg2, w.Reg = unwind.CFASPDerefTwice, addFirst, add
-		return fit(&w.CFAOff, off)
+		return fitInt32(&w.CFAOff, off)
 	}
 	reg, off, add, ok := derefRegister(expr)
 	if !ok || add%8 != 0 || add > 8*255 {
@@ -126,7 +126,7 @@ func x86CFAExpression(w *unwind.WideRule, expr []byte) unwind.Reason {
 		return unwind.ReasonCFAExpression
 	}
 	w.Reg = uint8(add / 8)
-	return fit(&w.CFAOff, off)
+	return fitInt32(&w.CFAOff, off)
 }
 
 // x86PLT matches the CFA of the linkers' .plt sections, whose 16-byte entries
@@ -137,12 +137,12 @@ func x86CFAExpression(w *unwind.WideRule, expr []byte) unwind.Reason {
 // The threshold depends on the kind of stub: 11 for classic stubs, 9 or 10 with IBT.
 func x86PLT(expr []byte) (threshold uint8, ok bool) {
 	e := match(expr)
-	sp, spOff := e.breg()
-	ip, ipOff := e.breg()
-	mask := e.lit()
-	threshold = e.op(opAnd).lit()
-	shift := e.op(opGe).lit()
-	e.op(opShl).op(opPlus)
+	sp, spOff := e.takeRegister()
+	ip, ipOff := e.takeRegister()
+	mask := e.takeLiteral()
+	threshold = e.takeOp(opAnd).takeLiteral()
+	shift := e.takeOp(opGe).takeLiteral()
+	e.takeOp(opShl).takeOp(opPlus)
 	ok = e.done() && sp == x86ABI.sp && spOff == 8 && ip == x86ABI.ra && ipOff == 0 && mask == 15 && shift == 3
 	return threshold, ok
 }
@@ -153,10 +153,10 @@ func x86PLT(expr []byte) (threshold uint8, ok bool) {
 //	*(rsp + off + index * 8) + 8
 func x86Indexed(expr []byte) (index uint8, off int64, ok bool) {
 	e := match(expr)
-	sp, off := e.breg()
-	reg, regOff := e.breg()
-	size := e.lit()
-	add := e.op(opMul).op(opPlus).op(opDeref).plus()
+	sp, off := e.takeRegister()
+	reg, regOff := e.takeRegister()
+	size := e.takeLiteral()
+	add := e.takeOp(opMul).takeOp(opPlus).takeOp(opDeref).takePlus()
 	ok = e.done() && sp == x86ABI.sp && reg < x86ABI.registers && regOff == 0 && size == 8 && add == 8
 	return uint8(reg), off, ok
 }
@@ -169,9 +169,9 @@ func x86Indexed(expr []byte) (index uint8, off int64, ok bool) {
 // The numbers that are added are in units of 8 bytes.
 func x86DerefTwice(expr []byte) (off int64, addFirst, add uint8, ok bool) {
 	e := match(expr)
-	sp, off := e.breg()
-	first := e.op(opDeref).plus()
-	second := e.op(opDeref).plus()
+	sp, off := e.takeRegister()
+	first := e.takeOp(opDeref).takePlus()
+	second := e.takeOp(opDeref).takePlus()
 	fits := func(add uint64) bool { return add%8 == 0 && add <= 8*255 }
 	ok = e.done() && sp == x86ABI.sp && fits(first) && fits(second)
 	return off, uint8(first / 8), uint8(second / 8), ok

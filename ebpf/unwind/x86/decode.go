@@ -159,7 +159,7 @@ type decoder struct {
 	invalid bool
 }
 
-func (d *decoder) next() byte {
+func (d *decoder) nextByte() byte {
 	if d.at >= len(d.b) {
 		d.invalid = true
 		return 0
@@ -201,7 +201,7 @@ func (d *decoder) decode() bool {
 
 // prefixes reads the prefixes and returns the first byte after them.
 func (d *decoder) prefixes() byte {
-	op := d.next()
+	op := d.nextByte()
 	for n := 0; ; n++ {
 		switch op {
 		case 0x66:
@@ -217,7 +217,7 @@ func (d *decoder) prefixes() byte {
 			if op&0xf0 == 0x40 {
 				d.in.REX, d.in.Wide = true, op&8 != 0
 				d.rexR, d.rexX, d.rexB = op<<1&8, op<<2&8, op<<3&8
-				op = d.next()
+				op = d.nextByte()
 			}
 			return op
 		}
@@ -225,19 +225,19 @@ func (d *decoder) prefixes() byte {
 			d.invalid = true
 			return 0
 		}
-		op = d.next()
+		op = d.nextByte()
 	}
 }
 
 // escaped reads an opcode after 0f and returns its operands.
 func (d *decoder) escaped() int {
-	d.in.Opcode, d.in.Table = d.next(), 1
+	d.in.Opcode, d.in.Table = d.nextByte(), 1
 	switch d.in.Opcode {
 	case 0x38:
-		d.in.Opcode, d.in.Table = d.next(), 2
+		d.in.Opcode, d.in.Table = d.nextByte(), 2
 		return modRM
 	case 0x3a:
-		d.in.Opcode, d.in.Table = d.next(), 3
+		d.in.Opcode, d.in.Table = d.nextByte(), 3
 		return modRM | imm8
 	}
 	return twoByte(d.in.Opcode)
@@ -246,7 +246,7 @@ func (d *decoder) escaped() int {
 // vectorPrefix reads a VEX, EVEX or XOP prefix and the opcode. It ignores the upper bits of vector
 // register numbers, but not the upper bits of registers in memory operands.
 func (d *decoder) vectorPrefix(op byte) int {
-	first := d.next()
+	first := d.nextByte()
 	last := first // byte with Extra, and with two bits for one of the prefixes 66, f3 and f2
 	d.in.Vector, d.in.Table = true, 1
 	d.rexR = ^first >> 4 & 8
@@ -254,18 +254,18 @@ func (d *decoder) vectorPrefix(op byte) int {
 	case 0xc4, 0x8f:
 		d.in.Table = first & 0x1f
 		d.rexX, d.rexB = ^first>>3&8, ^first>>2&8
-		last = d.next()
+		last = d.nextByte()
 		d.in.Wide = last&0x80 != 0
 	case 0x62:
 		d.in.Table = first & 7
 		d.rexX, d.rexB = ^first>>3&8, ^first>>2&8
-		last = d.next()
+		last = d.nextByte()
 		d.in.Wide = last&0x80 != 0
-		d.next()
+		d.nextByte()
 	}
 	d.in.Extra = ^last >> 3 & 15
 	d.in.Repeat = [...]byte{0, 0, repeat, repeatNot}[last&3]
-	d.in.Opcode = d.next()
+	d.in.Opcode = d.nextByte()
 	switch d.in.Table {
 	case 1:
 		if d.in.Opcode == 0x77 {
@@ -284,7 +284,7 @@ func (d *decoder) vectorPrefix(op byte) int {
 
 // operands reads ModRM, SIB and displacement.
 func (d *decoder) operands() {
-	b := d.next()
+	b := d.nextByte()
 	d.in.Mod, d.in.Reg, d.in.RM = b>>6, b>>3&7|d.rexR, b&7|d.rexB
 	if d.in.Mod == 3 {
 		return
@@ -293,7 +293,7 @@ func (d *decoder) operands() {
 	d.in.Base = d.in.RM
 	switch {
 	case b&7 == 4:
-		sib := d.next()
+		sib := d.nextByte()
 		d.in.Base, d.in.Index = sib&7|d.rexB, sib>>3&7|d.rexX != RSP
 		if sib&7 == 5 && d.in.Mod == 0 {
 			d.in.Base, size = NoBase, 4

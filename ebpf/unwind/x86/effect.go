@@ -59,9 +59,9 @@ func (in *Instruction) oneByteEffect() Effect {
 	case op < 0x40: // eight operations in six forms; the last operation, cmp, does not write
 		return losesIf(op < 0x38 && (op&7 == 1 && in.isRegister(RSP) || op&7 == 3 && in.Reg == RSP))
 	case op < 0x58:
-		return in.push(in.RM)
+		return in.pushEffect(in.RM)
 	case op < 0x60:
-		return in.pop(in.RM)
+		return in.popEffect(in.RM)
 	case op&0xf0 == 0x70, op >= 0xe0 && op <= 0xe3:
 		return Effect{Kind: Branch, N: in.Imm}
 	case op == 0x90 && in.RM == RAX:
@@ -73,20 +73,20 @@ func (in *Instruction) oneByteEffect() Effect {
 	case 0x63, 0x69, 0x6b: // movslq, imul
 		return losesIf(in.Reg == RSP)
 	case 0x68, 0x6a, 0x9c:
-		return in.push(NoBase)
+		return in.pushEffect(NoBase)
 	case 0x9d:
-		return in.pop(NoBase)
+		return in.popEffect(NoBase)
 	case 0x81, 0x83:
 		return in.arithmetic()
 	case 0x87: // xchg
 		return losesIf(in.Reg == RSP || in.isRegister(RSP))
 	case 0x89, 0x8b, 0x8d:
-		return in.move()
+		return in.moveEffect()
 	case 0x8f:
 		if in.Mod == 3 {
-			return in.pop(in.RM)
+			return in.popEffect(in.RM)
 		}
-		return in.pop(NoBase)
+		return in.popEffect(NoBase)
 	case 0x8c, 0xc1, 0xd1, 0xd3: // mov of segment registers, shifts
 		return losesIf(in.isRegister(RSP))
 	case 0xc7:
@@ -134,17 +134,21 @@ func losesIf(sp bool) Effect {
 // isRegister reports whether the register-or-memory operand is register r.
 func (in *Instruction) isRegister(r byte) bool { return in.Mod == 3 && in.RM == r }
 
-// word returns the number of bytes that an instruction pushes or pops.
-func (in *Instruction) word() int64 {
+// wordSize returns the number of bytes that an instruction pushes or pops.
+func (in *Instruction) wordSize() int64 {
 	if in.Short && !in.Wide {
 		return 2
 	}
 	return 8
 }
 
-func (in *Instruction) push(reg byte) Effect { return Effect{Kind: Push, Reg: reg, N: -in.word()} }
+func (in *Instruction) pushEffect(reg byte) Effect {
+	return Effect{Kind: Push, Reg: reg, N: -in.wordSize()}
+}
 
-func (in *Instruction) pop(reg byte) Effect { return Effect{Kind: Pop, Reg: reg, N: in.word()} }
+func (in *Instruction) popEffect(reg byte) Effect {
+	return Effect{Kind: Pop, Reg: reg, N: in.wordSize()}
+}
 
 // arithmetic returns the effect of an operation with an immediate.
 func (in *Instruction) arithmetic() Effect {
@@ -163,8 +167,8 @@ func (in *Instruction) arithmetic() Effect {
 	return Effect{Kind: Lose}
 }
 
-// move returns the effect of mov between registers and memory, and of lea.
-func (in *Instruction) move() Effect {
+// moveEffect returns the effect of mov between registers and memory, and of lea.
+func (in *Instruction) moveEffect() Effect {
 	const store, lea = 0x89, 0x8d
 	base := in.Base
 	if in.Index || base == RIPBase {
@@ -201,9 +205,9 @@ func (in *Instruction) group5() Effect {
 		return Effect{Kind: JumpAnywhere}
 	case 6:
 		if in.Mod == 3 {
-			return in.push(in.RM)
+			return in.pushEffect(in.RM)
 		}
-		return in.push(NoBase)
+		return in.pushEffect(NoBase)
 	}
 	return Effect{Kind: Stop}
 }

@@ -37,44 +37,44 @@ func (in *Instruction) Writes() uint16 {
 	case in.Table == 1:
 		return in.twoByteWrites()
 	case in.Table == 2 && (in.Opcode == 0xf0 || in.Opcode == 0xf1 || in.Opcode == 0xf6): // movbe, crc32, adcx
-		return in.reg()
+		return in.regBit()
 	case in.Table == 3 && in.Opcode >= 0x14 && in.Opcode <= 0x17: // pextr
-		return in.rm()
+		return in.rmBit()
 	case in.Table == 3 && (in.Opcode == 0x61 || in.Opcode == 0x63): // pcmpestri, pcmpistri
 		return setRCX
 	}
 	return 0
 }
 
-// reg and rm return the set of an operand; rm is empty for a memory operand.
-func (in *Instruction) reg() uint16 { return 1 << (in.Reg & 15) }
+// regBit and rm return the set of an operand; rm is empty for a memory operand.
+func (in *Instruction) regBit() uint16 { return 1 << (in.Reg & 15) }
 
-func (in *Instruction) rm() uint16 {
+func (in *Instruction) rmBit() uint16 {
 	if in.Mod != 3 {
 		return 0
 	}
 	return 1 << (in.RM & 15)
 }
 
-// low returns the set of a register whose number is in the opcode.
-func (in *Instruction) low() uint16 { return 1 << (in.RM & 15) }
+// lowBit returns the set of a register whose number is in the opcode.
+func (in *Instruction) lowBit() uint16 { return 1 << (in.RM & 15) }
 
-// part returns the set of an 8-bit register. Without a REX prefix 4 to 7 are bits 8 to 15 of the
+// partBit returns the set of an 8-bit register. Without a REX prefix 4 to 7 are bits 8 to 15 of the
 // first registers.
-func (in *Instruction) part(r byte) uint16 {
+func (in *Instruction) partBit(r byte) uint16 {
 	if r >= 4 && r < 8 && !in.REX {
 		r -= 4
 	}
 	return 1 << (r & 15)
 }
 
-func (in *Instruction) regPart() uint16 { return in.part(in.Reg) }
+func (in *Instruction) regPart() uint16 { return in.partBit(in.Reg) }
 
 func (in *Instruction) rmPart() uint16 {
 	if in.Mod != 3 {
 		return 0
 	}
-	return in.part(in.RM)
+	return in.partBit(in.RM)
 }
 
 // sized returns the set of the register-or-memory operand, of 8 bits if the opcode is even.
@@ -82,7 +82,7 @@ func (in *Instruction) sized() uint16 {
 	if in.Opcode&1 == 0 {
 		return in.rmPart()
 	}
-	return in.rm()
+	return in.rmBit()
 }
 
 func (in *Instruction) oneByteWrites() uint16 {
@@ -91,13 +91,13 @@ func (in *Instruction) oneByteWrites() uint16 {
 	case op < 0x40:
 		return in.arithmeticWrites()
 	case op >= 0x58 && op < 0x60, op >= 0xb8 && op < 0xc0: // pop, mov
-		return in.low()
+		return in.lowBit()
 	case op == 0x90 && in.RM == RAX: // nop
 		return 0
 	case op >= 0x90 && op < 0x98: // xchg
-		return in.low() | setRAX
+		return in.lowBit() | setRAX
 	case op >= 0xb0 && op < 0xb8:
-		return in.part(in.RM)
+		return in.partBit(in.RM)
 	case op >= 0xa4 && op < 0xa8, op >= 0xaa && op < 0xb0, op >= 0x6c && op < 0x70:
 		return in.stringWrites()
 	case op >= 0xe0 && op < 0xe3: // loop
@@ -105,7 +105,7 @@ func (in *Instruction) oneByteWrites() uint16 {
 	}
 	switch op {
 	case 0x63, 0x69, 0x6b, 0x8b, 0x8d: // movslq, imul, mov, lea
-		return in.reg()
+		return in.regBit()
 	case 0x80, 0x81, 0x82, 0x83:
 		if in.Reg&7 == 7 { // cmp
 			return 0
@@ -114,16 +114,16 @@ func (in *Instruction) oneByteWrites() uint16 {
 	case 0x86:
 		return in.regPart() | in.rmPart()
 	case 0x87:
-		return in.reg() | in.rm()
+		return in.regBit() | in.rmBit()
 	case 0x88, 0xc0, 0xc6, 0xd0, 0xd2:
 		return in.rmPart()
 	case 0x89, 0x8c, 0x8f, 0xc1, 0xd1, 0xd3:
-		return in.rm()
+		return in.rmBit()
 	case 0xc7:
 		if in.Reg&7 != 0 { // xbegin
 			return setRAX
 		}
-		return in.rm()
+		return in.rmBit()
 	case 0x8a:
 		return in.regPart()
 	case 0x98, 0x9f, 0xa0, 0xa1, 0xcd, 0xd7, 0xe4, 0xe5, 0xec, 0xed: // and interrupts: system calls
@@ -166,11 +166,11 @@ func (in *Instruction) arithmeticWrites() uint16 {
 	case in.Opcode&7 == 0:
 		return in.rmPart()
 	case in.Opcode&7 == 1:
-		return in.rm()
+		return in.rmBit()
 	case in.Opcode&7 == 2:
 		return in.regPart()
 	case in.Opcode&7 == 3:
-		return in.reg()
+		return in.regBit()
 	}
 	return setRAX
 }
@@ -190,20 +190,20 @@ func (in *Instruction) twoByteWrites() uint16 {
 	op := in.Opcode
 	switch {
 	case op&0xf0 == 0x40: // cmov
-		return in.reg()
+		return in.regBit()
 	case op&0xf0 == 0x90: // set
 		return in.rmPart()
 	case op >= 0xc8 && op <= 0xcf: // bswap
-		return in.low()
+		return in.lowBit()
 	}
 	switch op {
 	case 0x00, 0x78, 0xa4, 0xa5, 0xab, 0xac, 0xad, 0xb3, 0xbb:
-		return in.rm()
+		return in.rmBit()
 	case 0x01:
-		return in.rm() | setRAX | setRBX | setRCX | setRDX
+		return in.rmBit() | setRAX | setRBX | setRCX | setRDX
 	case 0x1e, 0xae: // rdssp; rdfsbase
 		if in.Repeat == repeat && in.Reg&7 < 2 {
-			return in.rm()
+			return in.rmBit()
 		}
 	case 0x05:
 		return setRAX | setRCX | 1<<r11
@@ -212,27 +212,27 @@ func (in *Instruction) twoByteWrites() uint16 {
 	case 0x31, 0x32, 0x33:
 		return setRAX | setRDX
 	case 0x02, 0x03, 0x2c, 0x2d, 0x50, 0xaf, 0xb2, 0xb4, 0xb5, 0xb6, 0xb7, 0xb8, 0xbc, 0xbd, 0xbe, 0xbf, 0xc5, 0xd7:
-		return in.reg()
+		return in.regBit()
 	case 0x7e: // movd; with f3 movq between vector registers
 		if in.Repeat != repeat {
-			return in.rm()
+			return in.rmBit()
 		}
 	case 0xa2:
 		return setRAX | setRBX | setRCX | setRDX
 	case 0xb0: // cmpxchg
 		return in.rmPart() | setRAX
 	case 0xb1:
-		return in.rm() | setRAX
+		return in.rmBit() | setRAX
 	case 0xba:
 		if in.Reg&7 > 4 { // not bt
-			return in.rm()
+			return in.rmBit()
 		}
 	case 0xc0:
 		return in.regPart() | in.rmPart()
 	case 0xc1:
-		return in.reg() | in.rm()
+		return in.regBit() | in.rmBit()
 	case 0xc7: // cmpxchg16b, rdrand
-		return in.rm() | setRAX | setRDX
+		return in.rmBit() | setRAX | setRDX
 	}
 	return 0
 }
@@ -245,10 +245,10 @@ func (in *Instruction) vectorWrites() uint16 {
 	case 1, 5: // 5: numbers of 16 bits
 		switch op {
 		case 0x2c, 0x2d, 0x50, 0x78, 0x79, 0x93, 0xc5, 0xd7:
-			return in.reg()
+			return in.regBit()
 		case 0x7e:
 			if in.Repeat != repeat {
-				return in.rm()
+				return in.rmBit()
 			}
 		}
 	case 2:
@@ -256,22 +256,22 @@ func (in *Instruction) vectorWrites() uint16 {
 		case op == 0xf3: // blsr
 			return 1 << (in.Extra & 15)
 		case op == 0xf6: // mulx
-			return in.reg() | 1<<(in.Extra&15)
+			return in.regBit() | 1<<(in.Extra&15)
 		case op >= 0xe0 && op <= 0xef, op == 0xf2, op == 0xf5, op == 0xf7: // cmpccxadd, andn, bzhi, shlx
-			return in.reg()
+			return in.regBit()
 		}
 	case 3:
 		switch {
 		case op >= 0x14 && op <= 0x17:
-			return in.rm()
+			return in.rmBit()
 		case op == 0xf0: // rorx
-			return in.reg()
+			return in.regBit()
 		case op == 0x61, op == 0x63:
 			return setRCX
 		}
 	case 9, 10: // bit manipulation of AMD
 		if op <= 0x02 || op == 0x10 || op == 0x12 {
-			return in.reg() | in.rm() | 1<<(in.Extra&15)
+			return in.regBit() | in.rmBit() | 1<<(in.Extra&15)
 		}
 	}
 	return 0

@@ -13,7 +13,7 @@ type cursor struct {
 	err  error
 }
 
-func (c *cursor) fail(format string, args ...any) {
+func (c *cursor) failWith(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf("byte %d: %s", c.at, fmt.Sprintf(format, args...))
 	}
@@ -25,7 +25,7 @@ func (c *cursor) done() bool { return c.err != nil || c.at >= len(c.data) }
 // bytes returns the next n bytes.
 func (c *cursor) bytes(n uint64) []byte {
 	if c.err != nil || n > uint64(len(c.data)-c.at) {
-		c.fail("%d bytes wanted, %d are there", n, len(c.data)-c.at)
+		c.failWith("%d bytes wanted, %d are there", n, len(c.data)-c.at)
 		return nil
 	}
 	b := c.data[c.at:][:n]
@@ -83,8 +83,8 @@ func (c *cursor) leb() (v uint64, bits int) {
 	}
 }
 
-// text reads a string up to its zero byte.
-func (c *cursor) text() string {
+// readText reads a string up to its zero byte.
+func (c *cursor) readText() string {
 	start := c.at
 	for c.unsigned(1) != 0 {
 	}

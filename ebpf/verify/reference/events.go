@@ -105,17 +105,17 @@ func (e *events) close() {
 	}
 }
 
-// read returns the available events, in order of time.
-func (e *events) read() []event {
+// readRings returns the available events, in order of time.
+func (e *events) readRings() []event {
 	var all []event
 	for _, r := range e.rings {
-		all = r.read(all)
+		all = r.readEvents(all)
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.time, b.time) })
 	return all
 }
 
-func (r *ring) read(all []event) []event {
+func (r *ring) readEvents(all []event) []event {
 	const header = 8 // u32 type; u16 misc, size
 	meta := (*unix.PerfEventMmapPage)(unsafe.Pointer(&r.mem[0]))
 	data := r.mem[os.Getpagesize():]

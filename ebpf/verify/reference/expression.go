@@ -73,7 +73,7 @@ func (f *frame) evaluate(expression []byte, bias uint64, stack ...uint64) (uint6
 	m := machine{cursor: cursor{data: expression}, frame: f, bias: bias, stack: stack}
 	for n := 0; !m.done(); n++ {
 		if n == maxOperations {
-			m.fail("more than %d operations", maxOperations)
+			m.failWith("more than %d operations", maxOperations)
 		}
 		m.operate(byte(m.unsigned(1)))
 	}
@@ -88,7 +88,7 @@ func (m *machine) push(v uint64) { m.stack = append(m.stack, v) }
 
 func (m *machine) pop() uint64 {
 	if len(m.stack) == 0 {
-		m.fail("the stack is empty")
+		m.failWith("the stack is empty")
 		return 0
 	}
 	v := m.stack[len(m.stack)-1]
@@ -99,7 +99,7 @@ func (m *machine) pop() uint64 {
 // copyOf pushes a copy of the entry n below the top.
 func (m *machine) copyOf(n int) {
 	if n >= len(m.stack) {
-		m.fail("entry %d of %d on the stack", n, len(m.stack))
+		m.failWith("entry %d of %d on the stack", n, len(m.stack))
 		return
 	}
 	m.push(m.stack[len(m.stack)-1-n])
@@ -128,16 +128,16 @@ func (m *machine) others(op byte) {
 	case dwBregx:
 		m.register(m.uleb())
 	case dwDeref:
-		m.load(m.pop(), 8)
+		m.loadValue(m.pop(), 8)
 	case dwDerefSize:
 		size := m.unsigned(1)
-		m.load(m.pop(), size)
+		m.loadValue(m.pop(), size)
 	case dwSkip:
-		m.jump(m.signed(2))
+		m.jumpBy(m.signed(2))
 	case dwBra:
 		distance := m.signed(2)
 		if m.pop() != 0 {
-			m.jump(distance)
+			m.jumpBy(distance)
 		}
 	default:
 		m.arithmetic(op)
@@ -153,12 +153,12 @@ func (m *machine) register(number uint64) {
 	m.push(v + uint64(offset))
 }
 
-func (m *machine) load(addr, size uint64) {
+func (m *machine) loadValue(addr, size uint64) {
 	if size == 0 || size > 8 {
-		m.fail("%d bytes to be read", size)
+		m.failWith("%d bytes to be read", size)
 		return
 	}
-	b, err := m.frame.memory.read(addr, size)
+	b, err := m.frame.memory.readBytes(addr, size)
 	if err != nil && m.err == nil {
 		m.err = err
 	}
@@ -167,10 +167,10 @@ func (m *machine) load(addr, size uint64) {
 	m.push(binary.LittleEndian.Uint64(word[:]))
 }
 
-func (m *machine) jump(distance int64) {
+func (m *machine) jumpBy(distance int64) {
 	to := int64(m.at) + distance
 	if to < 0 || to > int64(len(m.data)) {
-		m.fail("jump to byte %d of %d", to, len(m.data))
+		m.failWith("jump to byte %d of %d", to, len(m.data))
 		return
 	}
 	m.at = int(to)
@@ -263,7 +263,7 @@ func (m *machine) arithmetic(op byte) {
 	case dwDiv, dwMod:
 		m.divide(op, a, b)
 	default:
-		m.fail("operation %#x", op)
+		m.failWith("operation %#x", op)
 	}
 }
 
@@ -271,7 +271,7 @@ func (m *machine) arithmetic(op byte) {
 func (m *machine) divide(op byte, a, b uint64) {
 	switch {
 	case b == 0:
-		m.fail("division by zero")
+		m.failWith("division by zero")
 	case op == dwDiv:
 		m.push(uint64(int64(a) / int64(b)))
 	default:

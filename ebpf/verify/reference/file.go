@@ -55,8 +55,8 @@ func newFrames(s *section) *frames {
 	return out
 }
 
-// find returns the first FDE that covers an ELF virtual address, or nil if there is none.
-func (f *frames) find(vaddr uint64) *fde {
+// findFDE returns the first FDE that covers an ELF virtual address, or nil if there is none.
+func (f *frames) findFDE(vaddr uint64) *fde {
 	all := f.fdes[vaddr>>chunk]
 	for i := range all {
 		if vaddr >= all[i].start && vaddr < all[i].end {
@@ -118,8 +118,8 @@ func (f *File) close() {
 	}
 }
 
-// load reads headers and call frame information at its first call.
-func (f *File) load() error {
+// loadOnce reads headers and call frame information at its first call.
+func (f *File) loadOnce() error {
 	if !f.loaded {
 		f.loaded, f.found = true, map[uint64]*found{}
 		if f.err = f.read(); f.err != nil {
@@ -269,7 +269,7 @@ func (f *File) search(vaddr uint64) *found {
 		return &found{end: GoOtherStack}
 	}
 	for _, frames := range f.frames {
-		if entry := frames.find(vaddr); entry != nil {
+		if entry := frames.findFDE(vaddr); entry != nil {
 			return f.rowAt(frames.section, entry, vaddr)
 		}
 	}
@@ -280,7 +280,7 @@ func (f *File) search(vaddr uint64) *found {
 }
 
 func (f *File) rowAt(s *section, entry *fde, vaddr uint64) *found {
-	rows, err := s.rows(entry)
+	rows, err := s.rowsOf(entry)
 	if err != nil {
 		return &found{end: BadCFI, err: fmt.Errorf("%s: FDE at %#x: %w", f.Path, entry.offset, err)}
 	}

@@ -114,7 +114,7 @@ type stackCopy struct {
 // near is the distance from the stack pointer below which an address is taken for the same stack.
 const near = 8 << 20
 
-func (s *stackCopy) read(addr, size uint64) ([]byte, error) {
+func (s *stackCopy) readBytes(addr, size uint64) ([]byte, error) {
 	at := addr - s.sp
 	if at < uint64(len(s.bytes)) && size <= uint64(len(s.bytes))-at {
 		return s.bytes[at:][:size], nil
@@ -129,8 +129,8 @@ func (s *stackCopy) read(addr, size uint64) ([]byte, error) {
 	return nil, &endError{end, fmt.Sprintf("address %#x is not among the %d bytes from %#x on", addr, len(s.bytes), s.sp)}
 }
 
-func (s *stackCopy) word(addr uint64) (uint64, error) {
-	b, err := s.read(addr, 8)
+func (s *stackCopy) readWord(addr uint64) (uint64, error) {
+	b, err := s.readBytes(addr, 8)
 	if err != nil {
 		return 0, err
 	}
@@ -144,7 +144,7 @@ func (f *frame) caller(r *row, common *cie, bias uint64) (*frame, End, error) {
 	if returns.kind == undefined {
 		return nil, Outermost, nil
 	}
-	cfa, err := f.cfa(r.cfa, bias)
+	cfa, err := f.computeCFA(r.cfa, bias)
 	if err != nil {
 		return nil, endOf(err), fmt.Errorf("CFA: %w", err)
 	}
@@ -165,7 +165,7 @@ func (f *frame) caller(r *row, common *cie, bias uint64) (*frame, End, error) {
 	return out, "", nil
 }
 
-func (f *frame) cfa(r rule, bias uint64) (uint64, error) {
+func (f *frame) computeCFA(r rule, bias uint64) (uint64, error) {
 	switch r.kind {
 	case inRegister:
 		v, err := f.register(r.register)
@@ -219,7 +219,7 @@ func (f *frame) value(r rule, number, cfa, bias uint64) (uint64, error) {
 	case unspecified, sameValue:
 		return f.register(number)
 	case atOffset:
-		return f.memory.word(cfa + uint64(r.offset))
+		return f.memory.readWord(cfa + uint64(r.offset))
 	case valOffset:
 		return cfa + uint64(r.offset), nil
 	case inRegister:
@@ -229,7 +229,7 @@ func (f *frame) value(r rule, number, cfa, bias uint64) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		return f.memory.word(addr)
+		return f.memory.readWord(addr)
 	case valExpression:
 		return f.evaluate(r.expression, bias, cfa)
 	}

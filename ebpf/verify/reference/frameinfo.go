@@ -84,7 +84,7 @@ func (s *section) entries() (all []fde, first error) {
 		if !s.debug {
 			cieAt = idAt - id
 		}
-		f, err := s.fde(entry, cieAt, cies)
+		f, err := s.readFDE(entry, cieAt, cies)
 		f.offset = offset
 		switch {
 		case err == nil:
@@ -106,12 +106,12 @@ func (s *section) isCIE(id uint64, size int) bool {
 	return id == 0xffffffff
 }
 
-// fde reads an FDE after its CIE pointer.
-func (s *section) fde(c *cursor, cieAt uint64, cies map[uint64]*cie) (fde, error) {
+// readFDE reads an FDE after its CIE pointer.
+func (s *section) readFDE(c *cursor, cieAt uint64, cies map[uint64]*cie) (fde, error) {
 	common, known := cies[cieAt]
 	if !known {
 		var err error
-		if common, err = s.cie(cieAt); err != nil {
+		if common, err = s.readCIE(cieAt); err != nil {
 			return fde{}, fmt.Errorf("CIE at %#x: %w", cieAt, err)
 		}
 		cies[cieAt] = common
@@ -126,8 +126,8 @@ func (s *section) fde(c *cursor, cieAt uint64, cies map[uint64]*cie) (fde, error
 	return f, c.err
 }
 
-// cie reads the common information entry at an offset.
-func (s *section) cie(at uint64) (*cie, error) {
+// readCIE reads the common information entry at an offset.
+func (s *section) readCIE(at uint64) (*cie, error) {
 	if at >= uint64(len(s.data)) {
 		return nil, fmt.Errorf("the section has %d bytes", len(s.data))
 	}
@@ -154,7 +154,7 @@ func (s *section) cie(at uint64) (*cie, error) {
 // common reads a CIE after its ID.
 func (s *section) common(c *cursor) (*cie, error) {
 	version := c.unsigned(1)
-	augmentation := c.text()
+	augmentation := c.readText()
 	if version == 4 {
 		if addr, segment := c.unsigned(1), c.unsigned(1); addr != 8 || segment != 0 {
 			return nil, fmt.Errorf("addresses of %d bytes, segment selectors of %d", addr, segment)
@@ -231,14 +231,14 @@ func (s *section) pointer(c *cursor, encoding byte) uint64 {
 	case formatS4:
 		v = uint64(c.signed(4))
 	default:
-		c.fail("pointer encoding %#x", encoding)
+		c.failWith("pointer encoding %#x", encoding)
 	}
 	switch encoding & fromMask {
 	case fromNothing:
 	case fromHere:
 		v += here
 	default:
-		c.fail("pointer encoding %#x", encoding)
+		c.failWith("pointer encoding %#x", encoding)
 	}
 	return v
 }

@@ -26,8 +26,8 @@ type process struct {
 	scanned uint64 // time of the last read of its maps for an unknown address
 }
 
-// add inserts a change in order of time. Events of different CPUs may arrive out of order.
-func (p *process) add(c change) {
+// addChange inserts a change in order of time. Events of different CPUs may arrive out of order.
+func (p *process) addChange(c change) {
 	at := len(p.changes)
 	for at > 0 && p.changes[at-1].time > c.time {
 		at--
@@ -35,8 +35,8 @@ func (p *process) add(c change) {
 	p.changes = slices.Insert(p.changes, at, c)
 }
 
-// find returns the change with the mapping of an address at a time, or nil if there is none.
-func (p *process) find(addr, time uint64) *change {
+// findMapping returns the change with the mapping of an address at a time, or nil if there is none.
+func (p *process) findMapping(addr, time uint64) *change {
 	for i := len(p.changes) - 1; i >= 0; i-- {
 		c := &p.changes[i]
 		switch {
@@ -48,7 +48,7 @@ func (p *process) find(addr, time uint64) *change {
 		}
 	}
 	if p.parent != nil {
-		return p.parent.find(addr, min(time, p.born))
+		return p.parent.findMapping(addr, min(time, p.born))
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (p *process) find(addr, time uint64) *change {
 // knows reports whether a mapping is already known, so that code that keeps changing its protection does not fill the
 // history.
 func (p *process) knows(m mapping, time uint64) bool {
-	c := p.find(m.start, time)
+	c := p.findMapping(m.start, time)
 	return c != nil && c.mapping == m && (len(p.changes) == 0 || p.changes[len(p.changes)-1].time <= time)
 }
 
@@ -82,8 +82,8 @@ func newProcesses() *processes {
 	return &processes{byPID: map[uint32]*process{}, files: map[fileKey]*File{}, vdso: vdsoFile()}
 }
 
-// scan reads the current mappings of all processes.
-func (ps *processes) scan(time uint64) error {
+// scanHost reads the current mappings of all processes.
+func (ps *processes) scanHost(time uint64) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
@@ -108,7 +108,7 @@ func (ps *processes) scanOne(pid uint32, time uint64) *process {
 		ps.byPID[pid] = p
 	}
 	for _, m := range found {
-		if c := p.find(m.start, time); c == nil || c.mapping.start != m.start || c.mapping.inode != m.inode ||
+		if c := p.findMapping(m.start, time); c == nil || c.mapping.start != m.start || c.mapping.inode != m.inode ||
 			c.mapping.offset != m.offset {
 			ps.mapped(p, pid, m, time)
 		}
@@ -118,8 +118,8 @@ func (ps *processes) scanOne(pid uint32, time uint64) *process {
 
 func (ps *processes) mapped(p *process, pid uint32, m mapping, time uint64) {
 	c := change{time: time, mapping: m}
-	c.file, c.err = ps.open(pid, m)
-	p.add(c)
+	c.file, c.err = ps.openFile(pid, m)
+	p.addChange(c)
 }
 
 // apply adds events to the histories.
@@ -136,7 +136,7 @@ func (ps *processes) apply(all []event) {
 				ps.mapped(p, e.pid, e.mapping, e.time)
 			}
 		case execed:
-			p.add(change{time: e.time, exec: true})
+			p.addChange(change{time: e.time, exec: true})
 		case forked:
 			ps.forked(p, e)
 		case exited:
@@ -145,7 +145,7 @@ func (ps *processes) apply(all []event) {
 			}
 		case missed:
 			ps.lost++
-			_ = ps.scan(e.time) // Open has already listed /proc
+			_ = ps.scanHost(e.time) // Open has already listed /proc
 		}
 	}
 }
@@ -159,8 +159,8 @@ func (ps *processes) forked(p *process, e event) {
 	p.parent, p.born = ps.byPID[e.parent], e.time
 }
 
-// open returns the file of a mapping, or nil without an error if the mapping has no file.
-func (ps *processes) open(pid uint32, m mapping) (*File, error) {
+// openFile returns the file of a mapping, or nil without an error if the mapping has no file.
+func (ps *processes) openFile(pid uint32, m mapping) (*File, error) {
 	switch {
 	case m.path == vdsoPath:
 		return ps.vdso, nil

@@ -45,7 +45,7 @@ func TestHistory(t *testing.T) {
 		{3, 0x1000, 115, 5}, {3, 0x3000, 115, 0},
 	} {
 		got := uint64(0)
-		if c := ps.byPID[test.pid].find(test.addr, test.time); c != nil {
+		if c := ps.byPID[test.pid].findMapping(test.addr, test.time); c != nil {
 			got = c.mapping.inode
 		}
 		if got != test.inode {

@@ -30,7 +30,7 @@ func TestReadelf(t *testing.T) {
 			}
 			f := &File{Path: path, source: source, file: source}
 			defer f.close()
-			if err := f.load(); err != nil {
+			if err := f.loadOnce(); err != nil {
 				t.Fatal(err)
 			}
 			s := f.section(name)
@@ -82,7 +82,7 @@ func compare(t *testing.T, s *section, want []ehtest.FDE) {
 			t.Fatalf("FDE at %#x is about %#x-%#x, readelf has one at %#x about %#x-%#x", g.offset, g.start, g.end, w.Offset,
 				w.Start, w.End)
 		}
-		rows, err := s.rows(&g)
+		rows, err := s.rowsOf(&g)
 		if err != nil {
 			t.Fatalf("FDE at %#x: %v", g.offset, err)
 		}

@@ -83,21 +83,21 @@ type program struct {
 	rows    []row
 }
 
-// rows returns the rules of an FDE as a table. The first row is at the start of the FDE, each row holds up to the next
-// one, and the last row up to the end.
-func (s *section) rows(f *fde) ([]row, error) {
+// rowsOf returns the rules of an FDE as a table. The first row is at the start of the FDE, each row holds up to the
+// next one, and the last row up to the end.
+func (s *section) rowsOf(f *fde) ([]row, error) {
 	p := program{section: s, cie: f.cie, row: row{start: f.start, registers: map[uint64]rule{}}}
-	if err := p.run(f.cie.instructions); err != nil {
+	if err := p.runInstructions(f.cie.instructions); err != nil {
 		return nil, err
 	}
 	p.initial = p.row.clone()
-	if err := p.run(f.instructions); err != nil {
+	if err := p.runInstructions(f.instructions); err != nil {
 		return nil, err
 	}
 	return append(p.rows, p.row), nil
 }
 
-func (p *program) run(instructions span) error {
+func (p *program) runInstructions(instructions span) error {
 	p.cursor = &cursor{data: p.section.data[:instructions.to], at: instructions.from}
 	for !p.done() {
 		op := byte(p.unsigned(1))
@@ -106,7 +106,7 @@ func (p *program) run(instructions span) error {
 		case opAdvance:
 			p.advance(operand)
 		case opOffset:
-			p.set(operand, rule{kind: atOffset, offset: p.factored(int64(p.uleb()))})
+			p.setRule(operand, rule{kind: atOffset, offset: p.factored(int64(p.uleb()))})
 		case opRestore:
 			p.restore(operand)
 		default:
@@ -126,7 +126,7 @@ func (p *program) moveTo(start uint64) {
 
 func (p *program) factored(v int64) int64 { return v * p.cie.dataAlign }
 
-func (p *program) set(register uint64, r rule) { p.row.registers[register] = r }
+func (p *program) setRule(register uint64, r rule) { p.row.registers[register] = r }
 
 // restore resets a register to its rule in the CIE, if any.
 func (p *program) restore(register uint64) {
@@ -166,7 +166,7 @@ func (p *program) extended(op byte) {
 // restoreState restores the rules remembered last, including the CFA, but not the address.
 func (p *program) restoreState() {
 	if len(p.stack) == 0 {
-		p.fail("nothing was remembered")
+		p.failWith("nothing was remembered")
 		return
 	}
 	last := len(p.stack) - 1
@@ -187,7 +187,7 @@ func (p *program) defineCFA(op byte) {
 		return
 	default:
 		if cfa.kind != inRegister {
-			p.fail("instruction %#x changes a CFA that is not a register and an offset", op)
+			p.failWith("instruction %#x changes a CFA that is not a register and an offset", op)
 		}
 	}
 	switch op {
@@ -204,28 +204,28 @@ func (p *program) defineRegister(op byte) {
 	register := p.uleb()
 	switch op {
 	case opOffsetExtended:
-		p.set(register, rule{kind: atOffset, offset: p.factored(int64(p.uleb()))})
+		p.setRule(register, rule{kind: atOffset, offset: p.factored(int64(p.uleb()))})
 	case opOffsetExtendedSF:
-		p.set(register, rule{kind: atOffset, offset: p.factored(p.sleb())})
+		p.setRule(register, rule{kind: atOffset, offset: p.factored(p.sleb())})
 	case opGNUNegOffset:
-		p.set(register, rule{kind: atOffset, offset: -p.factored(int64(p.uleb()))})
+		p.setRule(register, rule{kind: atOffset, offset: -p.factored(int64(p.uleb()))})
 	case opValOffset:
-		p.set(register, rule{kind: valOffset, offset: p.factored(int64(p.uleb()))})
+		p.setRule(register, rule{kind: valOffset, offset: p.factored(int64(p.uleb()))})
 	case opValOffsetSF:
-		p.set(register, rule{kind: valOffset, offset: p.factored(p.sleb())})
+		p.setRule(register, rule{kind: valOffset, offset: p.factored(p.sleb())})
 	case opRestoreExtended:
 		p.restore(register)
 	case opUndefined:
-		p.set(register, rule{kind: undefined})
+		p.setRule(register, rule{kind: undefined})
 	case opSameValue:
-		p.set(register, rule{kind: sameValue})
+		p.setRule(register, rule{kind: sameValue})
 	case opRegister:
-		p.set(register, rule{kind: inRegister, register: p.uleb()})
+		p.setRule(register, rule{kind: inRegister, register: p.uleb()})
 	case opExpression:
-		p.set(register, rule{kind: atExpression, expression: p.bytes(p.uleb())})
+		p.setRule(register, rule{kind: atExpression, expression: p.bytes(p.uleb())})
 	case opValExpression:
-		p.set(register, rule{kind: valExpression, expression: p.bytes(p.uleb())})
+		p.setRule(register, rule{kind: valExpression, expression: p.bytes(p.uleb())})
 	default:
-		p.fail("instruction %#x", op)
+		p.failWith("instruction %#x", op)
 	}
 }

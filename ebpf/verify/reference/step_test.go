@@ -61,7 +61,7 @@ func fileOf(sections ...*ehtest.Frames) *File {
 func callerOf(augmentation string, program ehtest.Asm, registers map[uint64]uint64, memory words) (*frame, End, error) {
 	s := &ehtest.Frames{Addr: 0x9000}
 	s.FDE(s.CIE(ehtest.CIE{Augmentation: augmentation, Program: initial()}), at, 0x100, program)
-	return step(testFrame(loaded+at+4, registers, memory), fileOf(s), at+4)
+	return stepFrame(testFrame(loaded+at+4, registers, memory), fileOf(s), at+4)
 }
 
 // TestRules tests a function for every kind of rule.
@@ -199,7 +199,7 @@ func TestCopyEnds(t *testing.T) {
 	}{{true, 0x8008, CopyEnds}, {false, 0x8008, NotCopied}, {true, 0x7ff8, OtherStack}, {true, 1 << 40, OtherStack}} {
 		s := words{0x8000: 1}.copy()
 		s.full = test.full
-		if _, err := s.word(test.addr); err == nil || endOf(err) != test.want {
+		if _, err := s.readWord(test.addr); err == nil || endOf(err) != test.want {
 			t.Errorf("full %t, %#x: %v, want %s", test.full, test.addr, err, test.want)
 		}
 	}
@@ -224,7 +224,7 @@ func TestAArch64(t *testing.T) {
 			abi: arm, pc: test.vaddr, exact: true, memory: words{0x8000: 0x8200, 0x8008: 0x00cd_0000_0000_5678}.copy(),
 			registers: map[uint64]uint64{sp: 0x8000, x29: 0x8100, x30: 0x00ab_0000_0000_1234},
 		}
-		caller, end, err := step(leaf, file, test.vaddr)
+		caller, end, err := stepFrame(leaf, file, test.vaddr)
 		if end != "" || err != nil {
 			t.Fatalf("at %#x: %s, %v", test.vaddr, end, err)
 		}

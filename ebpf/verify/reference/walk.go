@@ -50,7 +50,7 @@ func Open() (*Unwinder, error) {
 	if u.events, err = openEvents(); err != nil {
 		return nil, err
 	}
-	if err := u.processes.scan(0); err != nil {
+	if err := u.processes.scanHost(0); err != nil {
 		u.Close()
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (u *Unwinder) Watch() {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return // cannot happen: the clock exists
 	}
-	u.processes.apply(u.events.read())
+	u.processes.apply(u.events.readRings())
 	u.upTo = uint64(now.Nano())
 	if u.swept+sweepEvery < u.upTo {
 		u.swept = u.upTo
@@ -101,7 +101,7 @@ func (u *Unwinder) Walk(s *Sample) Stack {
 		file, vaddr, end, err := u.locate(p, s, f.lookup())
 		out.Frames = append(out.Frames, Frame{PC: f.pc, File: file, Vaddr: vaddr + (f.pc - f.lookup())})
 		if end == "" {
-			f, end, err = step(f, file, vaddr)
+			f, end, err = stepFrame(f, file, vaddr)
 		}
 		if end != "" {
 			out.End, out.Err = end, err
@@ -112,8 +112,8 @@ func (u *Unwinder) Walk(s *Sample) Stack {
 	return out
 }
 
-// step returns the caller of f by the file's rules for vaddr, the address that f looks up.
-func step(f *frame, file *File, vaddr uint64) (*frame, End, error) {
+// stepFrame returns the caller of f by the file's rules for vaddr, the address that f looks up.
+func stepFrame(f *frame, file *File, vaddr uint64) (*frame, End, error) {
 	answer := file.rules(vaddr)
 	if answer.end != "" {
 		return nil, answer.end, answer.err
@@ -128,12 +128,12 @@ func step(f *frame, file *File, vaddr uint64) (*frame, End, error) {
 // locate returns the file with an address of a process, and the ELF virtual address in it.
 func (u *Unwinder) locate(p *process, s *Sample, addr uint64) (*File, uint64, End, error) {
 	const pause = 1e9
-	c := p.find(addr, s.Time)
+	c := p.findMapping(addr, s.Time)
 	if c == nil && p.ended == 0 && p.scanned+pause < s.Time {
 		// Some changes have no event, such as mremap(2).
 		p.scanned = s.Time
 		u.processes.scanOne(s.PID, s.Time)
-		c = p.find(addr, s.Time)
+		c = p.findMapping(addr, s.Time)
 	}
 	switch {
 	case c == nil:
@@ -143,7 +143,7 @@ func (u *Unwinder) locate(p *process, s *Sample, addr uint64) (*File, uint64, En
 	case c.file == nil:
 		return nil, 0, NoFile, nil
 	}
-	if err := c.file.load(); err != nil {
+	if err := c.file.loadOnce(); err != nil {
 		return nil, 0, BadCFI, err
 	}
 	if c.file == u.processes.vdso {

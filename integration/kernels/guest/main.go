@@ -26,7 +26,7 @@ func main() {
 	if err := startLoopback(); err != nil {
 		fmt.Println("guest: loopback:", err)
 	}
-	fmt.Printf("\nguest: exit %d\n", run())
+	fmt.Printf("\nguest: exit %d\n", runTests())
 	syscall.Sync()
 	// qemu runs with -no-reboot: a restart ends it.
 	err := syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)
@@ -48,8 +48,8 @@ func startLoopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
-// run runs the test and returns its exit code, 125 if it could not run.
-func run() int {
+// runTests runs the test and returns its exit code, 125 if it could not run.
+func runTests() int {
 	arguments, err := os.ReadFile("/arguments")
 	if err != nil {
 		fmt.Println("guest:", err)

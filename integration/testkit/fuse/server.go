@@ -86,7 +86,7 @@ func (s *Server) start(program, folder string) (err error) {
 func (s *Server) Hang(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() { s.Answer(t) })
-	if err := s.tell("hang"); err != nil {
+	if err := s.sendCommand("hang"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,7 +95,7 @@ func (s *Server) Hang(t testing.TB) {
 // opened again waits for the server before it runs on.
 func (s *Server) KeepCache(t testing.TB) {
 	t.Helper()
-	if err := s.tell("keep"); err != nil {
+	if err := s.sendCommand("keep"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -103,12 +103,12 @@ func (s *Server) KeepCache(t testing.TB) {
 // Answer resumes answering, including the requests received in the meantime.
 func (s *Server) Answer(t testing.TB) {
 	t.Helper()
-	if err := s.tell("answer"); err != nil {
+	if err := s.sendCommand("answer"); err != nil {
 		t.Error(err)
 	}
 }
 
-func (s *Server) tell(what string) error {
+func (s *Server) sendCommand(what string) error {
 	if _, err := fmt.Fprintln(s.input, what); err != nil {
 		return err
 	}

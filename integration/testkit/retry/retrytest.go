@@ -38,7 +38,7 @@ func Run(t *testing.T, test func(t *T)) {
 	t.Helper()
 	for n := 1; ; n++ {
 		attempt := &T{T: t}
-		attempt.run(test)
+		attempt.runOnce(test)
 		if attempt.Failed() {
 			attempt.record(n)
 		}
@@ -78,8 +78,8 @@ func (t *T) record(n int) {
 	}
 }
 
-// run runs test until it returns or calls FailNow, and then the cleanups.
-func (t *T) run(test func(t *T)) {
+// runOnce runs test until it returns or calls FailNow, and then the cleanups.
+func (t *T) runOnce(test func(t *T)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -107,7 +107,7 @@ func (t *T) cleanUp() {
 // Run runs a part of the attempt. FailNow only ends the part.
 func (t *T) Run(name string, test func(t *T)) bool {
 	part := &T{T: t.T, path: t.path + name + ": "}
-	part.run(test)
+	part.runOnce(test)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failures = append(t.failures, part.failures...)

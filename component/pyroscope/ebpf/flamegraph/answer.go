@@ -56,7 +56,7 @@ func samplesOf(used []*kept, s selection, total int64) (sum uint64) {
 		return 0
 	}
 	for _, k := range used {
-		samples, _, _ := k.of(s)
+		samples, _, _ := k.countsOf(s)
 		sum += samples
 	}
 	return sum
@@ -70,9 +70,9 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 	return sum
 }
 
-// read adds the selected parts of profiles, newest first, as long as more accepts the next profile. It describes the
-// profiles it has read.
-func (p *Page) read(entries []*kept, s selection, more func(*kept) bool,
+// readProfiles adds the selected parts of profiles, newest first, as long as more accepts the next profile. It
+// describes the profiles it has read.
+func (p *Page) readProfiles(entries []*kept, s selection, more func(*kept) bool,
 	add func(*tree.Folded, tree.Choice) (tree.Added, error)) (about flameAbout, total int64, err error) {
 	used, labels, choice := 0, labelSet{}, s.choice()
 	for ; used < len(entries); used++ {
@@ -81,7 +81,7 @@ func (p *Page) read(entries []*kept, s selection, more func(*kept) bool,
 			break
 		}
 		var one tree.Added
-		f, err := p.fold(k)
+		f, err := p.foldProfile(k)
 		if err == nil {
 			one, err = add(f, choice)
 		}
@@ -89,7 +89,7 @@ func (p *Page) read(entries []*kept, s selection, more func(*kept) bool,
 			return about, 0, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
 		}
 		total += one.Total
-		labels.add(one.Labels)
+		labels.addLabelsOf(one.Labels)
 	}
 	if total == 0 {
 		return about, 0, errNoSamples
@@ -121,7 +121,7 @@ func (p *Page) serveAnswer(w http.ResponseWriter, r *http.Request, build builder
 		failJSON(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	made, err := p.answers.get(r.Context(), answerKey(r, s, names), func() (*answer, error) {
+	made, err := p.answers.getView(r.Context(), answerKey(r, s, names), func() (*answer, error) {
 		return withPicked(p, s, func(picked []*kept) (*answer, error) { return build(picked, s) })
 	})
 	if err != nil {

@@ -216,7 +216,7 @@ func TestCacheIsBoundedInBytes(t *testing.T) {
 	c := viewCache[*answer]{maxBytes: 10_000}
 	build := func() (*answer, error) { return &answer{data: make([]byte, 4_000)}, nil }
 	for _, key := range []string{"a", "b", "a", "c"} {
-		_, err := c.get(t.Context(), key, build)
+		_, err := c.getView(t.Context(), key, build)
 		require.NoError(t, err)
 	}
 	c.mu.Lock()

@@ -24,7 +24,7 @@ type budget struct {
 func (b *budget) spend(cpu time.Duration, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pay(now)
+	b.payFor(now)
 	b.debt = min(b.debt+cpu, time.Duration(liveShare*float64(maxPause)))
 }
 
@@ -32,12 +32,12 @@ func (b *budget) spend(cpu time.Duration, now time.Time) {
 func (b *budget) pause(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pay(now)
+	b.payFor(now)
 	return time.Duration(float64(b.debt) / liveShare)
 }
 
-// pay reduces the debt according to the time since the last update. The caller holds b.mu.
-func (b *budget) pay(now time.Time) {
+// payFor reduces the debt according to the time since the last update. The caller holds b.mu.
+func (b *budget) payFor(now time.Time) {
 	if passed := now.Sub(b.at); passed > 0 {
 		b.debt = max(0, b.debt-time.Duration(liveShare*float64(passed)))
 		b.at = now

@@ -16,17 +16,17 @@ type build struct{ path, id string }
 // time.
 func (b build) distinct() bool { return !strings.HasPrefix(b.id, "file:") }
 
-// in reports whether a mapping in a profile belongs to the build.
-func (b build) in(m *profile.Mapping) bool {
+// isMappedAt reports whether a mapping in a profile belongs to the build.
+func (b build) isMappedAt(m *profile.Mapping) bool {
 	return m != nil && m.File == b.path && (m.BuildID == b.id || m.BuildID == "" && !b.distinct())
 }
 
-// only keeps the samples of a build in a profile: the samples with a frame in the build's file. Samples of its
+// keepOnly keeps the samples of a build in a profile: the samples with a frame in the build's file. Samples of its
 // processes without such a frame, such as during process start, cannot be attributed to the build.
-func (b build) only(p *profile.Profile) {
+func (b build) keepOnly(p *profile.Profile) {
 	of := map[*profile.Location]bool{}
 	for _, l := range p.Location {
-		of[l] = b.in(l.Mapping)
+		of[l] = b.isMappedAt(l.Mapping)
 	}
 	kept := p.Sample[:0]
 	for _, s := range p.Sample {

@@ -41,9 +41,9 @@ type cachedView[V sized] struct {
 	used  time.Time
 }
 
-// get returns the view with that key. build makes the view if it is not cached. Concurrent requests for one key share
-// one build. Failures are not cached.
-func (c *viewCache[V]) get(ctx context.Context, key string, build func() (V, error)) (V, error) {
+// getView returns the view with that key. build makes the view if it is not cached. Concurrent requests for one key
+// share one build. Failures are not cached.
+func (c *viewCache[V]) getView(ctx context.Context, key string, build func() (V, error)) (V, error) {
 	c.mu.Lock()
 	entry, found := c.views[key]
 	if !found {
@@ -103,8 +103,8 @@ func (c *viewCache[V]) evict(but *cachedView[V]) {
 	}
 }
 
-// drop evicts all views that are ready.
-func (c *viewCache[V]) drop() {
+// dropOldest evicts all views that are ready.
+func (c *viewCache[V]) dropOldest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.views, func(_ string, entry *cachedView[V]) bool { return entry.bytes > 0 })

@@ -34,8 +34,8 @@ type round struct {
 	failed     bool         // they cannot be read
 }
 
-// add appends a round if its profiles fit into room.
-func (s *side) add(r *round, shared bool, room int64) bool {
+// addRound appends a round if its profiles fit into room.
+func (s *side) addRound(r *round, shared bool, room int64) bool {
 	list := &s.rounds
 	if shared {
 		list = &s.shared
@@ -52,12 +52,12 @@ func (s *side) add(r *round, shared bool, room int64) bool {
 	return true
 }
 
-// all returns the rounds and the shared rounds.
-func (s *side) all() []*round { return append(append([]*round{}, s.rounds...), s.shared...) }
+// allRounds returns the rounds and the shared rounds.
+func (s *side) allRounds() []*round { return append(append([]*round{}, s.rounds...), s.shared...) }
 
 // span returns the time in which the build ran, in ms since 1970.
 func (s *side) span() (from, to int64) {
-	for _, r := range s.all() {
+	for _, r := range s.allRounds() {
 		if len(r.entries) == 0 {
 			continue
 		}

@@ -67,8 +67,8 @@ func sightings(entries []*kept) map[programKey]sighting {
 	return out
 }
 
-// most returns the build with the most samples.
-func (s sighting) most() (id string) {
+// mostSeenBuild returns the build with the most samples.
+func (s sighting) mostSeenBuild() (id string) {
 	for b, seen := range s {
 		if id == "" || seen.samples > s[id].samples || seen.samples == s[id].samples && b < id {
 			id = b
@@ -85,30 +85,30 @@ func (s sighting) entries(id string) []*kept {
 	return nil
 }
 
-// add takes the profiles of a round; history holds all kept profiles, including the round's.
-func (c *changes) add(start, end time.Time, entries, history []*kept) {
+// addRound takes the profiles of a round; history holds all kept profiles, including the round's.
+func (c *changes) addRound(start, end time.Time, entries, history []*kept) {
 	now := span{start.UnixMilli(), end.UnixMilli()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	round := sightings(entries)
 	for key, s := range round {
-		c.look(key, s, now, history)
+		c.lookAtProgram(key, s, now, history)
 	}
 	for _, ch := range c.list {
 		ch.extend(round[ch.key], now, c.room/4)
 	}
 	c.spans = append(c.spans, now)
 	c.spans = slices.Clone(c.spans[max(0, len(c.spans)-2*maxSideRounds):])
-	c.trim(now)
+	c.trimBefore(now)
 	c.worker.start(c)
 }
 
-// look processes the builds of a program in a round.
-func (c *changes) look(key programKey, s sighting, now span, history []*kept) {
+// lookAtProgram processes the builds of a program in a round.
+func (c *changes) lookAtProgram(key programKey, s sighting, now span, history []*kept) {
 	p := c.programs[key]
 	if p == nil {
 		if len(c.programs) < maxPrograms {
-			c.programs[key] = &program{build: s.most(), since: now.start, last: now.end}
+			c.programs[key] = &program{build: s.mostSeenBuild(), since: now.start, last: now.end}
 		}
 		return
 	}
@@ -171,7 +171,7 @@ func (c *changes) replace(key programKey, p *program, id string, s sighting, now
 	} else {
 		c.collect(&old, key.service, id, p.since, s[p.build] != nil, history)
 	}
-	c.drop(before)
+	c.dropChange(before)
 	p.build, p.since, p.change = id, now.start, nil
 	if old.id == id || old.samples() < minChangeSamples {
 		return
@@ -226,7 +226,7 @@ func (c *changes) collect(old *side, service, id string, since int64, runs bool,
 		found = found[:len(found)-1]
 	}
 	for _, r := range found {
-		if !old.add(r, false, c.room/4) {
+		if !old.addRound(r, false, c.room/4) {
 			break
 		}
 	}
@@ -255,18 +255,18 @@ func (c *change) extend(s sighting, now span, room int64) {
 		return
 	}
 	for _, w := range c.waiting {
-		c.full = c.full || !c.new.add(w, false, room)
+		c.full = c.full || !c.new.addRound(w, false, room)
 	}
 	c.waiting, c.sharing, c.stale = nil, len(old) > 0, true
 	if c.sharing {
-		c.new.add(r, true, room)
+		c.new.addRound(r, true, room)
 	} else {
 		c.waiting = []*round{r}
 	}
 }
 
-// drop removes a change. gone may be nil.
-func (c *changes) drop(gone *change) {
+// dropChange removes a change. gone may be nil.
+func (c *changes) dropChange(gone *change) {
 	if gone == nil {
 		return
 	}
@@ -276,16 +276,16 @@ func (c *changes) drop(gone *change) {
 	}
 }
 
-// trim drops changes that are too old. Beyond the limits it drops the changes of programs with the fewest samples. It
-// also removes idle programs.
-func (c *changes) trim(now span) {
+// trimBefore drops changes that are too old. Beyond the limits it drops the changes of programs with the fewest
+// samples. It also removes idle programs.
+func (c *changes) trimBefore(now span) {
 	for _, ch := range slices.Clone(c.list) {
 		if now.end-ch.began > maxChangeAge.Milliseconds() {
-			c.drop(ch)
+			c.dropChange(ch)
 		}
 	}
 	for c.bytes() > c.room || len(c.list) > maxChanges {
-		c.drop(slices.MinFunc(c.list, func(a, b *change) int { return compareDown(b.old.samples(), a.old.samples()) }))
+		c.dropChange(slices.MinFunc(c.list, func(a, b *change) int { return compareDown(b.old.samples(), a.old.samples()) }))
 	}
 	if len(c.programs) < maxPrograms {
 		return
@@ -305,8 +305,8 @@ func (c *changes) bytes() (sum int64) {
 	return sum
 }
 
-// all returns the changes, newest first, and the number of changes ever seen.
-func (c *changes) all() (out []Change, seen uint64) {
+// allChanges returns the changes, newest first, and the number of changes ever seen.
+func (c *changes) allChanges() (out []Change, seen uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, ch := range slices.Backward(c.list) {

@@ -56,7 +56,7 @@ func (d *deploys) rounds(n int, all ...ran) {
 			profiles = []Profile{d.profile(all)}
 		}
 		d.page.Add(start, d.now, profiles)
-		d.page.changes.wait()
+		d.page.changes.waitForWorker()
 	}
 }
 
@@ -153,13 +153,15 @@ func TestKept(t *testing.T) {
 	d := newDeploys(t)
 	d.rounds(60, ran{1, "aaa", 300, 900})
 	d.rounds(100, ran{2, "bbb", 300, 900})
-	require.Less(t, d.page.history.all()[0].end, d.now.UnixMilli())
+	require.Less(t, d.page.history.allProfiles()[0].end, d.now.UnixMilli())
 	c := d.page.changes.list[0]
 	require.Len(t, c.new.rounds, maxSideRounds)
 	require.InDelta(t, 38, len(c.old.rounds), 2) // those that the history had
 	require.True(t, c.full)
 	require.Positive(t, d.page.changes.bytes())
-	old := d.page.pick(selection{target: serviceID("shop"), from: 0, to: math.MaxInt64, exe: deployProgram, build: "aaa"})
+	old := d.page.pickSelected(selection{
+		target: serviceID("shop"), from: 0, to: math.MaxInt64, exe: deployProgram, build: "aaa",
+	})
 	require.Len(t, old, len(c.old.rounds))
 
 	d.page.changes.room = d.page.changes.bytes() - 1
@@ -278,9 +280,9 @@ func TestLostSamples(t *testing.T) {
 func TestWithoutBuildID(t *testing.T) {
 	b := build{deployProgram, "file:10-1"}
 	require.False(t, b.distinct())
-	require.True(t, b.in(&profile.Mapping{File: deployProgram}))
-	require.False(t, b.in(&profile.Mapping{File: deployProgram, BuildID: "aaa"}))
-	require.False(t, b.in(nil))
+	require.True(t, b.isMappedAt(&profile.Mapping{File: deployProgram}))
+	require.False(t, b.isMappedAt(&profile.Mapping{File: deployProgram, BuildID: "aaa"}))
+	require.False(t, b.isMappedAt(nil))
 }
 
 // TestDiffPage: the page names the function; its flame graphs and JSON contain only the two builds.

@@ -28,7 +28,7 @@ func (p *Page) offered(s selection) offered {
 	whole := of
 	whole.target = allTargets
 	entries := p.summed(whole)
-	return offered{allTargetRows(entries), allProcessRows(of.pick(entries))}
+	return offered{allTargetRows(entries), allProcessRows(of.pickProfiles(entries))}
 }
 
 // fields returns the form's fields: the target, the process, and other properties that the profiles distinguish.
@@ -49,7 +49,7 @@ func (p *Page) fields(s selection, o offered) []field {
 		target.Value = s.target
 	}
 	out := []field{target}
-	if kinds := kindsOf(p.history.all(), s.filter); len(kinds) > 1 {
+	if kinds := kindsOf(p.history.allProfiles(), s.filter); len(kinds) > 1 {
 		out = append(out, field{Name: "kind", Text: "Kind", Value: s.kindName(), Options: kinds})
 	}
 	process, pid := field{Name: "process", Text: "Process", Value: s.comm}, field{Name: "pid", Text: "PID"}
@@ -57,7 +57,7 @@ func (p *Page) fields(s selection, o offered) []field {
 		if len(process.Options) < maxOptions {
 			process.Options = append(process.Options, row.Comm)
 		}
-		pids, _ := cut(row.all, maxOptions-len(pid.Options))
+		pids, _ := cutList(row.all, maxOptions-len(pid.Options))
 		for _, id := range pids {
 			pid.Options = append(pid.Options, strconv.FormatUint(uint64(id), 10))
 		}
@@ -84,7 +84,7 @@ func kindsOf(entries []*kept, chosen filter) []string {
 	}
 	add(chosen.kindName())
 	for _, k := range entries {
-		add(k.kind())
+		add(k.kindName())
 	}
 	slices.Sort(out[1:])
 	return out

@@ -34,8 +34,8 @@ func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, ea
 	of := s
 	of.from, of.to = k.start, k.end
 	key := fmt.Sprintf("%s %s %d %s", by, k.target.id, k.dataSize(), of.values().Encode())
-	return p.counted.get(ctx, key, func() (counts, error) {
-		f, err := p.fold(k)
+	return p.counted.getView(ctx, key, func() (counts, error) {
+		f, err := p.foldProfile(k)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, ea
 // counts returns the values that are known without reading the profile.
 func (k *kept) counts(s selection, by string, each int64) counts {
 	if by == "target" && s.isPeriodic() { // its processes may be unknown
-		samples, _, _ := k.of(s)
+		samples, _, _ := k.countsOf(s)
 		return counts{k.target.name: int64(samples) * each}
 	}
 	out := counts{}

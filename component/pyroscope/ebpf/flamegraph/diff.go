@@ -56,15 +56,15 @@ func (p *Page) findComparison(v url.Values) (*comparison, error) {
 	if !v.Has("build") {
 		return p.compareTimes(v)
 	}
-	c, ok := p.changes.find(v.Get("target"), v.Get("exe"), v.Get("build"))
+	c, ok := p.changes.findComparison(v.Get("target"), v.Get("exe"), v.Get("build"))
 	if !ok {
 		return nil, errGone
 	}
 	return c, nil
 }
 
-// find returns the comparison of a change. builds holds the IDs of both builds, separated by a comma.
-func (c *changes) find(service, exe, builds string) (*comparison, bool) {
+// findComparison returns the comparison of a change. builds holds the IDs of both builds, separated by a comma.
+func (c *changes) findComparison(service, exe, builds string) (*comparison, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, ch := range c.list {
@@ -76,15 +76,15 @@ func (c *changes) find(service, exe, builds string) (*comparison, bool) {
 		if old, fresh, per, ok := ch.compared(); ok {
 			out.per = per
 			out.old.rounds, out.new.rounds = old, fresh
-			out.links = [2]template.URL{ch.link(&out.old), ch.link(&out.new)}
+			out.links = [2]template.URL{ch.linkOf(&out.old), ch.linkOf(&out.new)}
 		}
 		return out, true
 	}
 	return nil, false
 }
 
-// link returns the parameters of the flame graph of a side.
-func (c *change) link(s *side) template.URL {
+// linkOf returns the parameters of the flame graph of a side.
+func (c *change) linkOf(s *side) template.URL {
 	from, to := s.span()
 	one := selection{target: serviceID(c.key.service), from: from, to: to, exe: c.key.path, build: s.id}
 	return template.URL(one.values().Encode())
@@ -99,7 +99,7 @@ func (c *changes) entries(s selection) (out []*kept) {
 			if serviceID(ch.key.service) != s.target || one.path != s.exe || one.id != s.build {
 				continue
 			}
-			for _, r := range one.all() {
+			for _, r := range one.allRounds() {
 				if r.end > s.from && r.end <= s.to {
 					out = append(out, r.entries...)
 				}
@@ -127,7 +127,7 @@ func (p *Page) compareTimes(v url.Values) (*comparison, error) {
 		selection
 		to *side
 	}{{before, &out.old}, {after, &out.new}} {
-		picked := p.pick(one.selection)
+		picked := p.pickSelected(one.selection)
 		if len(picked) == 0 {
 			return nil, errGone
 		}
@@ -181,8 +181,8 @@ func (c *comparison) report() (*compare.Report, error) {
 		}
 		return c.change.Report, nil
 	}
-	c.old.read(c.old.rounds)
-	c.new.read(c.new.rounds)
+	c.old.readRounds(c.old.rounds)
+	c.new.readRounds(c.new.rounds)
 	return compareRounds(c.old.rounds, c.new.rounds, c.per)
 }
 
@@ -320,7 +320,7 @@ func (p *Page) serveDiff(w http.ResponseWriter, r *http.Request) {
 	c, report, err := p.diffReport(r.Context(), v)
 	if err != nil {
 		status, message := explainDiff(err)
-		p.fail(w, "./", status, message)
+		p.failPage(w, "./", status, message)
 		return
 	}
 	p.renderDiff(w, c, report, data)
@@ -362,7 +362,7 @@ func (p *Page) renderDiff(w http.ResponseWriter, c *comparison, report *compare.
 		for _, f := range report.Changed {
 			page.Rows = append(page.Rows, newDiffRow(&f, report.Per))
 		}
-		page.Rows, page.MoreRows = cut(page.Rows, shownChanges)
+		page.Rows, page.MoreRows = cutList(page.Rows, shownChanges)
 	}
 	p.render(w, http.StatusOK, "diff.html", page)
 }

@@ -48,22 +48,22 @@ func openDisk(dir string, maxBytes int64, log func(string, error)) *disk {
 	d := &disk{dir: dir, begun: time.Now(), log: log, tried: make(chan struct{}), done: make(chan struct{}),
 		queue: make(chan []*kept, maxDiskQueue)}
 	d.maxBytes.Store(maxBytes)
-	go d.run(d.queue)
+	go d.storeRounds(d.queue)
 	return d
 }
 
-func (d *disk) run(queue <-chan []*kept) {
+func (d *disk) storeRounds(queue <-chan []*kept) {
 	defer close(d.done)
-	err := d.open()
+	err := d.openArchive()
 	close(d.tried)
-	d.note(err, 0)
+	d.noteError(err, 0)
 	for round := range queue {
-		d.note(d.write(round), 1)
+		d.noteError(d.write(round), 1)
 	}
 }
 
-// open opens the archive if it is not open yet, and applies the current limit.
-func (d *disk) open() error {
+// openArchive opens the archive if it is not open yet, and applies the current limit.
+func (d *disk) openArchive() error {
 	if a := d.holder.Load(); a != nil {
 		return a.SetMaxBytes(d.maxBytes.Load())
 	}
@@ -77,7 +77,7 @@ func (d *disk) open() error {
 }
 
 func (d *disk) write(round []*kept) error {
-	if err := d.open(); err != nil {
+	if err := d.openArchive(); err != nil {
 		return err
 	}
 	profiles := make([]archive.Profile[Profile], 0, len(round))
@@ -87,9 +87,9 @@ func (d *disk) write(round []*kept) error {
 	return d.holder.Load().Write(archive.Round{Start: round[0].start, End: round[0].end}, profiles)
 }
 
-// note records the result of a disk operation on a number of rounds, and logs it if it differs from the previous
+// noteError records the result of a disk operation on a number of rounds, and logs it if it differs from the previous
 // result.
-func (d *disk) note(err error, rounds uint64) {
+func (d *disk) noteError(err error, rounds uint64) {
 	d.mu.Lock()
 	before := d.problem
 	if d.problem = ""; err != nil {
@@ -108,8 +108,8 @@ func (d *disk) note(err error, rounds uint64) {
 
 var errSlowDisk = errors.New("the disk is too slow: rounds wait to be written")
 
-// add queues a round for writing.
-func (d *disk) add(round []*kept) {
+// addRound queues a round for writing.
+func (d *disk) addRound(round []*kept) {
 	if len(round) == 0 {
 		return
 	}
@@ -124,7 +124,7 @@ func (d *disk) add(round []*kept) {
 	}
 	d.mu.Unlock()
 	if full {
-		d.note(errSlowDisk, 1)
+		d.noteError(errSlowDisk, 1)
 	}
 }
 
@@ -197,7 +197,7 @@ func (p *Page) SetDisk(dir string, maxBytes int64) {
 // keepOnDisk queues a round for writing if rounds are kept on disk.
 func (p *Page) keepOnDisk(round []*kept) {
 	if d := p.disk.Load(); d != nil {
-		d.add(round)
+		d.addRound(round)
 	}
 }
 

@@ -268,7 +268,7 @@ func TestLongTimeline(t *testing.T) {
 	line := timeline{per: 1}
 	one := func(*kept) (counts, error) { return counts{"a": 3, "b": 4}, nil }
 	for i := range int64(10_000) {
-		require.NoError(t, line.add([]*kept{{start: i, end: i + 1}}, one))
+		require.NoError(t, line.addRound([]*kept{{start: i, end: i + 1}}, one))
 		require.Less(t, len(line.bins), 2*maxBins)
 	}
 	var all int64
@@ -286,7 +286,7 @@ func TestDiskThatHangs(t *testing.T) {
 	l := &diskLog{}
 	d := &disk{log: l.log, queue: make(chan []*kept, maxDiskQueue), done: make(chan struct{})} // there is no writer
 	for range maxDiskQueue + 3 {
-		d.add([]*kept{{}})
+		d.addRound([]*kept{{}})
 	}
 	state, ok := d.state()
 	require.True(t, ok)
@@ -294,5 +294,5 @@ func TestDiskThatHangs(t *testing.T) {
 	require.Equal(t, errSlowDisk.Error(), state.Problem)
 	require.Len(t, l.all(), 1)
 	d.close(time.Millisecond)
-	d.add([]*kept{{}}) // after the end
+	d.addRound([]*kept{{}}) // after the end
 }

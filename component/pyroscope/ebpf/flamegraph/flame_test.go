@@ -171,9 +171,9 @@ func TestFlameIsBounded(t *testing.T) {
 			all = append(all, s)
 		}
 		at := start.Add(time.Duration(i) * time.Second)
-		h.add(at, at, []Profile{{Data: testProfile(t, at, all...)}})
+		h.addRound(at, at, []Profile{{Data: testProfile(t, at, all...)}})
 	}
-	f, err := New(Options{}).newTree(h.all(), selection{target: allTargets}, treeOptions{})
+	f, err := New(Options{}).newTree(h.allProfiles(), selection{target: allTargets}, treeOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 12, f.about.Of)
 	require.Equal(t, 12, f.about.Used, "of 60,000 nodes each")

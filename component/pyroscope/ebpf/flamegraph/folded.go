@@ -18,16 +18,16 @@ type foldedProfile struct{ *tree.Folded }
 // size implements sized.
 func (f foldedProfile) size() int64 { return f.Size() + 512 }
 
-// fold returns a folded profile. Profiles in memory are folded when they are added, as long as there is room. fold
-// reads and folds all other profiles on demand, and caches them while they are in use, since consecutive flame graphs
-// have almost the same profiles.
-func (p *Page) fold(k *kept) (*tree.Folded, error) {
+// foldProfile returns a folded profile. Profiles in memory are folded when they are added, as long as there is room.
+// fold reads and folds all other profiles on demand, and caches them while they are in use, since consecutive flame
+// graphs have almost the same profiles.
+func (p *Page) foldProfile(k *kept) (*tree.Folded, error) {
 	if f := k.folded.Load(); f != nil {
 		return f, nil
 	}
-	key := fmt.Sprintf("%s %s %d %d %d", k.target.id, k.kind(), k.start, k.end, k.dataSize())
-	f, err := p.folds.get(context.Background(), key, func() (foldedProfile, error) {
-		data, err := k.data()
+	key := fmt.Sprintf("%s %s %d %d %d", k.target.id, k.kindName(), k.start, k.end, k.dataSize())
+	f, err := p.folds.getView(context.Background(), key, func() (foldedProfile, error) {
+		data, err := k.profileData()
 		if err != nil {
 			return foldedProfile{}, err
 		}
@@ -35,7 +35,7 @@ func (p *Page) fold(k *kept) (*tree.Folded, error) {
 		if err != nil {
 			return foldedProfile{}, fmt.Errorf("reading a kept profile of %s: %w", k.target.name, err)
 		}
-		f, err := tree.Fold(read, p.shown.name)
+		f, err := tree.Fold(read, p.shown.shownName)
 		return foldedProfile{f}, err
 	})
 	return f.Folded, err
@@ -53,7 +53,7 @@ func (s selection) choice() (c tree.Choice) {
 	if s.build != "" {
 		of := build{s.exe, s.build}
 		c.With = append(c.With, func(f tree.Frame) bool {
-			return of.in(&profile.Mapping{File: f.Binary, BuildID: f.BuildID})
+			return of.isMappedAt(&profile.Mapping{File: f.Binary, BuildID: f.BuildID})
 		})
 	}
 	if s.focus != "" {
@@ -87,8 +87,8 @@ type shownNames struct {
 	names map[string]string
 }
 
-// name returns flameName(name).
-func (n *shownNames) name(name string) string {
+// shownName returns flameName(name).
+func (n *shownNames) shownName(name string) string {
 	if len(name) < 2 || name[0] != '_' && len(name) <= maxShownName {
 		return name
 	}

@@ -30,9 +30,9 @@ func TestProfilesAreReadOnce(t *testing.T) {
 		total  int64
 		folded int // profiles that are kept, after it
 	}{{all, 33, 3}, {late, 11, 3}, {all, 33, 3}, {ofY, 30, 3}} {
-		picked := page.pick(test.selection)
+		picked := page.pickSelected(test.selection)
 		m := tree.NewMerge()
-		_, total, err := page.read(picked, test.selection, anyOf, m.Add)
+		_, total, err := page.readProfiles(picked, test.selection, anyOf, m.Add)
 		require.NoError(t, err)
 		require.Equal(t, test.total, total)
 		require.Equal(t, test.total, m.Total())
@@ -42,7 +42,7 @@ func TestProfilesAreReadOnce(t *testing.T) {
 	require.Empty(t, page.folds.views)
 	page.folds.maxBytes = 1
 	m := tree.NewMerge()
-	_, total, err := page.read(page.pick(all), all, anyOf, m.Add)
+	_, total, err := page.readProfiles(page.pickSelected(all), all, anyOf, m.Add)
 	require.NoError(t, err)
 	require.Equal(t, []int64{33, 33}, []int64{total, m.Total()})
 	require.Len(t, page.folds.views, 1, "the newest is kept, whatever its size")
@@ -62,13 +62,13 @@ func TestFoldedAsTheyCome(t *testing.T) {
 	}
 	all := selection{target: allTargets, to: end.UnixMilli()}
 	total := func() int64 {
-		_, total, err := page.read(page.pick(all), all, anyOf, tree.NewMerge().Add)
+		_, total, err := page.readProfiles(page.pickSelected(all), all, anyOf, tree.NewMerge().Add)
 		require.NoError(t, err)
 		return total
 	}
 	require.EqualValues(t, 3, total())
 	require.Empty(t, page.folds.views)
-	for _, k := range page.history.all() {
+	for _, k := range page.history.allProfiles() {
 		require.Nil(t, k.Pprof)
 		require.NotNil(t, k.folded.Load())
 	}
@@ -76,8 +76,8 @@ func TestFoldedAsTheyCome(t *testing.T) {
 	page.SetMaxBytes(bytes - 1)
 	require.EqualValues(t, 3, total())
 	require.Len(t, page.folds.views, 1, "the oldest one was read")
-	require.Len(t, page.history.all(), 3)
-	require.Equal(t, bytes-page.history.all()[2].foldedSize(), page.Bytes())
+	require.Len(t, page.history.allProfiles(), 3)
+	require.Equal(t, bytes-page.history.allProfiles()[2].foldedSize(), page.Bytes())
 }
 
 // TestChoice: a selection gives the same result for the folded profile as for the profile itself.

@@ -44,8 +44,8 @@ func groupingsOf(labels []string, chosen string) (out []grouping) {
 // labelSet is a set of sample labels.
 type labelSet map[string]bool
 
-// add adds the labels of samples.
-func (l labelSet) add(samples []*profile.Sample) {
+// addLabelsOf adds the labels of samples.
+func (l labelSet) addLabelsOf(samples []*profile.Sample) {
 	for _, s := range samples {
 		for key := range s.Label {
 			l[key] = true

@@ -71,8 +71,8 @@ type kept struct {
 	joined int                      // number of further profiles, of other rounds, that are added to this one
 }
 
-// data returns the pprof profile, gzip-compressed. For a profile on disk the error may be archive.ErrGone.
-func (k *kept) data() ([]byte, error) {
+// profileData returns the pprof profile, gzip-compressed. For a profile on disk the error may be archive.ErrGone.
+func (k *kept) profileData() ([]byte, error) {
 	if k.stored != nil {
 		return k.stored.Data()
 	}
@@ -87,14 +87,14 @@ func (k *kept) dataSize() int {
 	return len(k.Data)
 }
 
-// unit returns the unit of values.
-func (k *kept) unit() string { return cmp.Or(k.Unit, unitTime) }
+// sampleUnit returns the unit of values.
+func (k *kept) sampleUnit() string { return cmp.Or(k.Unit, unitTime) }
 
 // unitTime is the unit of times.
 const unitTime = "nanoseconds"
 
-// kind returns the name of the profile's kind.
-func (k *kept) kind() string { return filter{kind: k.Kind}.kindName() }
+// kindName returns the name of the profile's kind.
+func (k *kept) kindName() string { return filter{kind: k.Kind}.kindName() }
 
 // size returns the approximate memory use of k in bytes, without the folded data.
 func (k *kept) size() int64 {
@@ -117,8 +117,8 @@ func (k *kept) foldedSize() int64 {
 	return 0
 }
 
-// of returns the numbers of samples of the selected processes.
-func (k *kept) of(s selection) (samples, withUser, complete uint64) {
+// countsOf returns the numbers of samples of the selected processes.
+func (k *kept) countsOf(s selection) (samples, withUser, complete uint64) {
 	switch {
 	case s.build != "":
 		return k.samplesOf(build{s.exe, s.build})
@@ -192,9 +192,9 @@ func (h *history) nextRound() <-chan struct{} {
 	return h.added
 }
 
-// add appends the profiles of the round from start to end, then removes the oldest profiles beyond the limits. It
+// addRound appends the profiles of the round from start to end, then removes the oldest profiles beyond the limits. It
 // returns the appended profiles.
-func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) {
+func (h *history) addRound(start, end time.Time, profiles []Profile) (added []*kept) {
 	for _, p := range profiles {
 		k := &kept{Profile: p, target: newTarget(p.Labels), start: start.UnixMilli(), end: end.UnixMilli()}
 		if k.Pprof != nil {
@@ -224,21 +224,21 @@ func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) 
 func (h *history) forget(before int64) {
 	n := 0
 	for n < len(h.entries) && h.entries[n].end < before {
-		h.drop(h.entries[n])
+		h.dropProfile(h.entries[n])
 		n++
 	}
 	for i := n; i < len(h.entries) && h.bytes > h.maxBytes; i++ {
 		h.unfold(h.entries[i])
 	}
 	for n < len(h.entries) && h.bytes > h.maxBytes {
-		h.drop(h.entries[n])
+		h.dropProfile(h.entries[n])
 		n++
 	}
 	// Copying frees the memory; reslicing would not.
 	h.entries = slices.Clone(h.entries[n:])
 }
 
-func (h *history) drop(k *kept) {
+func (h *history) dropProfile(k *kept) {
 	h.unfold(k)
 	h.bytes -= k.size()
 }
@@ -263,8 +263,8 @@ func (h *history) limit() int64 {
 	return h.maxBytes
 }
 
-// all returns every profile, oldest first. The caller owns the slice.
-func (h *history) all() []*kept {
+// allProfiles returns every profile, oldest first. The caller owns the slice.
+func (h *history) allProfiles() []*kept {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.entries)

@@ -29,8 +29,8 @@ type makers struct {
 	used atomic.Int64 // time of the last use, in ns since 1970
 }
 
-// take returns a maker. The caller must give it back.
-func (m *makers) take() *maker {
+// takeMaker returns a maker. The caller must give it back.
+func (m *makers) takeMaker() *maker {
 	if kept := m.free.Swap(nil); kept != nil {
 		return kept
 	}
@@ -53,12 +53,12 @@ func (m *makers) giveBack(used *maker) {
 // expire drops a maker that has not been used recently.
 func (m *makers) expire(now time.Time) {
 	if now.UnixNano()-m.used.Load() > maxMakerIdle.Nanoseconds() {
-		m.drop()
+		m.dropMaker()
 	}
 }
 
-// drop drops the kept maker.
-func (m *makers) drop() { m.free.Store(nil) }
+// dropMaker drops the kept maker.
+func (m *makers) dropMaker() { m.free.Store(nil) }
 
 // compress returns a struct as compressed JSON.
 func compress(answer any) ([]byte, error) {

@@ -10,19 +10,19 @@ import (
 // TestMakersAreUsedAgain: a maker is kept for the next answer, but not one that may have frames of long ago.
 func TestMakersAreUsedAgain(t *testing.T) {
 	var m makers
-	first := m.take()
-	require.NotSame(t, first, m.take(), "it is in use")
+	first := m.takeMaker()
+	require.NotSame(t, first, m.takeMaker(), "it is in use")
 	m.giveBack(first)
-	require.Same(t, first, m.take())
+	require.Same(t, first, m.takeMaker())
 
 	first.made = first.made.Add(-2 * maxMakerAge)
 	m.giveBack(first)
-	second := m.take()
+	second := m.takeMaker()
 	require.NotSame(t, first, second)
 	m.giveBack(second)
 	m.expire(time.Now())
-	require.Same(t, second, m.take())
+	require.Same(t, second, m.takeMaker())
 	m.giveBack(second)
 	m.expire(time.Now().Add(2 * maxMakerIdle))
-	require.NotSame(t, second, m.take())
+	require.NotSame(t, second, m.takeMaker())
 }

@@ -80,7 +80,7 @@ func addLost(sum *profile.Profile, parts []*profile.Profile) {
 func decode(entries []*kept, s selection) ([]*profile.Profile, error) {
 	parts := make([]*profile.Profile, 0, len(entries)+1)
 	for _, k := range entries {
-		data, err := k.data()
+		data, err := k.profileData()
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func decode(entries []*kept, s selection) ([]*profile.Profile, error) {
 			return nil, fmt.Errorf("reading a kept profile of %s: %w", k.target.name, err)
 		}
 		if s.build != "" {
-			build{s.exe, s.build}.only(p)
+			build{s.exe, s.build}.keepOnly(p)
 		}
 		if s.comm != "" || s.pid != 0 {
 			p.Sample = slices.DeleteFunc(p.Sample, func(sample *profile.Sample) bool {

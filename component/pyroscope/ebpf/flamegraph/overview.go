@@ -82,7 +82,7 @@ type pidRow struct {
 // newOverview describes the part of the history that q selects.
 func (p *Page) newOverview(status Status, q query) overview {
 	h := &p.history
-	entries := h.all()
+	entries := h.allProfiles()
 	s := q.resolve(p.newestEnd())
 	whole := s
 	whole.target = allTargets
@@ -104,14 +104,14 @@ func (p *Page) newOverview(status Status, q query) overview {
 	o.Kept.Disk, onDisk = p.Disk()
 	o.Ranges = offeredRanges(onDisk, q.rng)
 	o.Targets, o.More = targetRows(shown, q)
-	picked := s.pick(shown)
+	picked := s.pickProfiles(shown)
 	o.Choice = choice{
 		Target: q.target, TargetName: targetName(picked, q.target),
 		Range: q.rng.Value, RangeText: q.rng.Text, Comm: q.comm, PID: q.pid, Root: q.root, Kind: q.kindName(),
 		Query: q.encode(),
 	}
 	o.Process, o.MorePIDs = processRows(picked, q, status.ByPID)
-	o.sum(picked, q)
+	o.sumProfiles(picked, q)
 	return o
 }
 
@@ -155,11 +155,11 @@ func newBuildRow(c *Change) buildRow {
 	return row
 }
 
-// sum adds up the selected processes' samples.
-func (o *overview) sum(picked []*kept, q query) {
+// sumProfiles adds up the selected processes' samples.
+func (o *overview) sumProfiles(picked []*kept, q query) {
 	for _, k := range picked {
 		o.Profiles += 1 + k.joined
-		samples, withUser, complete := k.of(selection{comm: q.comm, pid: q.pid})
+		samples, withUser, complete := k.countsOf(selection{comm: q.comm, pid: q.pid})
 		o.Samples += samples
 		o.WithUser += withUser
 		o.Complete += complete
@@ -172,7 +172,7 @@ func (o *overview) sum(picked []*kept, q query) {
 
 // targetRows adds up the profiles by target.
 func targetRows(entries []*kept, q query) (rows []targetRow, more int) {
-	rows, more = cut(allTargetRows(entries), maxRows)
+	rows, more = cutList(allTargetRows(entries), maxRows)
 	processes := processesByTarget(entries)
 	for i := range rows {
 		row := &rows[i]
@@ -223,7 +223,7 @@ func processesByTarget(entries []*kept) map[string]int {
 
 // processRows adds up the processes of the profiles by name.
 func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more int) {
-	rows, more = cut(allProcessRows(entries), maxRows)
+	rows, more = cutList(allProcessRows(entries), maxRows)
 	for i := range rows {
 		row := &rows[i]
 		link := query{target: q.target, rng: q.rng, comm: row.Comm, root: q.root, filter: filter{kind: q.kind}}
@@ -272,7 +272,7 @@ func allProcessRows(entries []*kept) (rows []processRow) {
 
 // pidRows returns the first few of the process IDs, with links if profiles distinguish processes by ID.
 func pidRows(ids []uint32, q query, links bool) (rows []pidRow, more int) {
-	ids, more = cut(ids, 5)
+	ids, more = cutList(ids, 5)
 	for _, pid := range ids {
 		row := pidRow{PID: pid}
 		if q.pid = pid; links {
@@ -283,8 +283,8 @@ func pidRows(ids []uint32, q query, links bool) (rows []pidRow, more int) {
 	return rows, more
 }
 
-// cut returns the first n elements and the number of remaining ones.
-func cut[T any](list []T, n int) ([]T, int) {
+// cutList returns the first n elements and the number of remaining ones.
+func cutList[T any](list []T, n int) ([]T, int) {
 	if len(list) <= n {
 		return list, 0
 	}

@@ -80,7 +80,7 @@ func New(o Options) *Page {
 	shown, live := &shownNames{}, &budget{}
 	return &Page{
 		options: o, comparing: make(chan struct{}, 1), recording: make(chan struct{}, 1),
-		history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.name}, shown: shown, live: live,
+		history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.shownName}, shown: shown, live: live,
 		answers: viewCache[*answer]{maxBytes: maxAnswerBytes, spend: live.spend},
 		views:   viewCache[*pprofView]{maxBytes: maxViewBytes},
 		folds:   viewCache[foldedProfile]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
@@ -96,11 +96,11 @@ func (p *Page) MaxBytes() int64 { return p.history.limit() }
 
 // DropViews drops all cached views; they are made again on demand.
 func (p *Page) DropViews() {
-	p.answers.drop()
-	p.folds.drop()
-	p.makers.drop()
+	p.answers.dropOldest()
+	p.folds.dropOldest()
+	p.makers.dropMaker()
 	p.lines.expire(time.Now().Add(2 * maxViewIdle))
-	p.views.drop()
+	p.views.dropOldest()
 }
 
 // Bytes returns the memory of the kept profiles.
@@ -108,10 +108,10 @@ func (p *Page) Bytes() int64 { return p.history.size() }
 
 // Add hands over the profiles of one round of collecting, from start to end.
 func (p *Page) Add(start, end time.Time, profiles []Profile) {
-	added := p.history.add(start, end, profiles)
+	added := p.history.addRound(start, end, profiles)
 	p.keepOnDisk(added)
 	isCPU := selection{target: allTargets, to: math.MaxInt64} // builds are compared only by their CPU time
-	p.changes.add(start, end, isCPU.pick(added), isCPU.pick(p.history.all()))
+	p.changes.addRound(start, end, isCPU.pickProfiles(added), isCPU.pickProfiles(p.history.allProfiles()))
 	p.answers.expire(time.Now())
 	p.folds.expire(time.Now())
 	p.makers.expire(time.Now())
@@ -121,7 +121,7 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 }
 
 // Changes returns the programs that recently got a new build, newest first, and the number of changes so far.
-func (p *Page) Changes() (changes []Change, seen uint64) { return p.changes.all() }
+func (p *Page) Changes() (changes []Change, seen uint64) { return p.changes.allChanges() }
 
 // ServeHTTP implements http.Handler. The paths are / (the overview), the pages, the paths below api/, profile and
 // download (of a selection given as parameters), and /ui/SELECTION/VIEW for pprof's views.
@@ -165,7 +165,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(where, "/ui/"):
 		p.serveView(w, r, strings.TrimPrefix(where, "/ui/"))
 	default:
-		p.fail(w, "./", http.StatusNotFound, "There is no such page.")
+		p.failPage(w, "./", http.StatusNotFound, "There is no such page.")
 	}
 }
 
@@ -201,7 +201,7 @@ func (p *Page) serveOverview(w http.ResponseWriter, r *http.Request) {
 	}
 	q, err := parseQuery(r.URL.Query())
 	if err != nil {
-		p.fail(w, "./", http.StatusBadRequest, err.Error())
+		p.failPage(w, "./", http.StatusBadRequest, err.Error())
 		return
 	}
 	p.render(w, http.StatusOK, "overview.html", p.overview(q))
@@ -245,12 +245,12 @@ func (p *Page) servePprof(w http.ResponseWriter, r *http.Request, view string) {
 func (p *Page) selected(w http.ResponseWriter, r *http.Request) (selection, bool) {
 	q, err := parseQuery(r.URL.Query())
 	if err != nil {
-		p.fail(w, "./", http.StatusBadRequest, err.Error())
+		p.failPage(w, "./", http.StatusBadRequest, err.Error())
 		return selection{}, false
 	}
 	s := q.resolve(p.newestEnd())
-	if len(p.pick(s)) == 0 {
-		p.fail(w, "./", http.StatusNotFound, "There are no profiles of this target in the "+q.rng.Text+".")
+	if len(p.pickSelected(s)) == 0 {
+		p.failPage(w, "./", http.StatusNotFound, "There are no profiles of this target in the "+q.rng.Text+".")
 		return selection{}, false
 	}
 	return s, true
@@ -261,19 +261,19 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 	segment, name, found := strings.Cut(rest, "/")
 	s, err := parseSelection(segment)
 	if err != nil {
-		p.fail(w, "../../", http.StatusNotFound, err.Error())
+		p.failPage(w, "../../", http.StatusNotFound, err.Error())
 		return
 	}
 	if !found {
 		redirect(w, segment+"/flamegraph", r.URL.RawQuery, http.StatusMovedPermanently)
 		return
 	}
-	v, err := p.views.get(r.Context(), s.String(), func() (*pprofView, error) {
+	v, err := p.views.getView(r.Context(), s.String(), func() (*pprofView, error) {
 		return withPicked(p, s, func(picked []*kept) (*pprofView, error) { return newView(picked, s) })
 	})
 	if err != nil {
 		status, message := explainFailure(err)
-		p.fail(w, "../../", status, message)
+		p.failPage(w, "../../", status, message)
 		return
 	}
 	// pprof's pages have inline scripts and styles.
@@ -281,15 +281,15 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 		"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; "+
 			"form-action 'none'")
 	if err := v.serve(w, r, "/"+name); errors.Is(err, errNoDot) || errors.Is(err, errNotServed) {
-		p.fail(w, "../../", http.StatusNotFound, err.Error())
+		p.failPage(w, "../../", http.StatusNotFound, err.Error())
 	}
 }
 
 // errGone says that the selected profiles are no longer kept.
 var errGone = errors.New("profiles no longer kept")
 
-// fail answers with a page that shows an error message and links to the overview.
-func (p *Page) fail(w http.ResponseWriter, overview string, status int, message string) {
+// failPage answers with a page that shows an error message and links to the overview.
+func (p *Page) failPage(w http.ResponseWriter, overview string, status int, message string) {
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'")
 	p.render(w, status, "message.html", struct{ Overview, Message, Newest string }{overview, message, ""})
 }
@@ -298,17 +298,17 @@ func (p *Page) fail(w http.ResponseWriter, overview string, status int, message 
 // answer links to the newest profiles of the same target and process, for a time of the same length.
 func (p *Page) failSelection(w http.ResponseWriter, s selection, err error) {
 	status, message := explainFailure(err)
-	entries := p.history.all()
+	entries := p.history.allProfiles()
 	if status != http.StatusGone || len(entries) == 0 {
-		p.fail(w, "./", status, message)
+		p.failPage(w, "./", status, message)
 		return
 	}
 	newest := s
 	newest.to = entries[len(entries)-1].end
 	newest.from = newest.to - (s.to - s.from)
 	newest.exe, newest.build = "", ""
-	if len(newest.pick(entries)) == 0 {
-		p.fail(w, "./", status, message)
+	if len(newest.pickProfiles(entries)) == 0 {
+		p.failPage(w, "./", status, message)
 		return
 	}
 	p.render(w, status, "message.html", struct{ Overview, Message, Newest string }{

@@ -359,7 +359,7 @@ func TestViewIsKeptWhileTheHistoryMovesOn(t *testing.T) {
 	server := serve(t, page)
 	answer, _ := get(t, server.URL+prefix+"/pprof?range=last")
 	page.Add(now.Add(20*time.Minute), now.Add(21*time.Minute), nil)
-	require.Empty(t, page.history.all())
+	require.Empty(t, page.history.allProfiles())
 	again, _ := get(t, answer.Request.URL.String())
 	require.Equal(t, http.StatusOK, again.StatusCode)
 
@@ -373,17 +373,17 @@ func TestHistoryIsBounded(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for i := range 1000 {
 		at := start.Add(time.Duration(i) * time.Second)
-		h.add(at.Add(-time.Second), at, []Profile{{
+		h.addRound(at.Add(-time.Second), at, []Profile{{
 			Labels: map[string]string{"service_name": "x"}, Data: bytes.Repeat([]byte{1}, 10+i*10),
 			Processes: make([]Process, 20),
 		}})
 		require.LessOrEqual(t, h.size(), int64(100<<10))
-		entries := h.all()
+		entries := h.allProfiles()
 		require.NotEmpty(t, entries)
 		require.GreaterOrEqual(t, entries[0].end, at.Add(-time.Minute).UnixMilli())
 	}
-	h.add(start.Add(time.Hour), start.Add(time.Hour), []Profile{{Data: make([]byte, 200<<10)}})
-	require.Empty(t, h.all(), "a profile beyond the limit is not kept at all")
+	h.addRound(start.Add(time.Hour), start.Add(time.Hour), []Profile{{Data: make([]byte, 200<<10)}})
+	require.Empty(t, h.allProfiles(), "a profile beyond the limit is not kept at all")
 	require.Zero(t, h.size())
 }
 
@@ -396,9 +396,9 @@ func TestMergeKeepsTheNewestWithinTheLimits(t *testing.T) {
 			stacks = append(stacks, testStack{comm: "x", frames: []string{fmt.Sprintf("f%d", i*100+j)}, value: 1})
 		}
 		at := start.Add(time.Duration(i) * time.Second)
-		h.add(at, at, []Profile{{Data: testProfile(t, at, stacks...)}})
+		h.addRound(at, at, []Profile{{Data: testProfile(t, at, stacks...)}})
 	}
-	sum, err := merge(h.all(), selection{target: allTargets}, 2500)
+	sum, err := merge(h.allProfiles(), selection{target: allTargets}, 2500)
 	require.NoError(t, err)
 	require.Equal(t, 40, sum.of)
 	require.Equal(t, 24, sum.used, "three chunks of eight; a fourth is too much")

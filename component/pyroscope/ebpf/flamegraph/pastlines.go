@@ -26,8 +26,9 @@ type pastLine struct {
 	used   time.Time
 }
 
-// get returns the timeline of rounds. read adds rounds to it. The key contains everything that the timeline depends on.
-func (l *pastLines) get(key string, all []archive.Round, read func(*timeline, []archive.Round) error) (
+// getTimeline returns the timeline of rounds. read adds rounds to it. The key contains everything that the timeline
+// depends on.
+func (l *pastLines) getTimeline(key string, all []archive.Round, read func(*timeline, []archive.Round) error) (
 	timeline, error) {
 	if len(all) == 0 {
 		return newTimeline(), nil

@@ -9,12 +9,12 @@ import (
 	"github.com/headwater/headwater/flame/kind"
 )
 
-// pick returns the profiles that s selects, oldest first.
-func (s selection) pick(entries []*kept) []*kept {
+// pickProfiles returns the profiles that s selects, oldest first.
+func (s selection) pickProfiles(entries []*kept) []*kept {
 	var picked []*kept
 	for _, k := range entries {
 		target := s.target == allTargets || s.target == k.target.id || s.target == k.target.service
-		if k.end > s.from && k.end <= s.to && target && k.kind() == s.kindName() {
+		if k.end > s.from && k.end <= s.to && target && k.kindName() == s.kindName() {
 			picked = append(picked, k)
 		}
 	}
@@ -23,7 +23,7 @@ func (s selection) pick(entries []*kept) []*kept {
 
 // newestEnd returns the end of the newest round, in ms since 1970; 0 if none is kept.
 func (p *Page) newestEnd() int64 {
-	if end := newestEnd(p.history.all()); end > 0 {
+	if end := newestEnd(p.history.allProfiles()); end > 0 {
 		return end
 	}
 	if a := p.disk.Load().reader(); a != nil {
@@ -50,7 +50,7 @@ type rounds struct {
 // rounds returns the profiles kept for the time of s. The oldest round in memory may be incomplete, so it is read from
 // disk if possible. At most maxBytes of files, the newest ones, are read.
 func (p *Page) rounds(s selection, maxBytes int64) (r rounds) {
-	r.memory = p.history.all()
+	r.memory = p.history.allProfiles()
 	if r.holder = p.disk.Load().reader(); r.holder == nil {
 		return r
 	}
@@ -72,16 +72,16 @@ func (p *Page) newest(s selection) selection {
 	if !k.IsSnapshot() {
 		return s
 	}
-	_ = p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error { // the function never returns an error
+	_ = p.rounds(s, math.MaxInt64).eachRound(s, func(entries []*kept) error { // the function never returns an error
 		s.from = entries[0].end - 1
 		return nil
 	})
 	return s
 }
 
-// each passes the profiles that s selects to visit, round by round, oldest first. It reads one round at a time from
-// disk, and leaves out rounds that cannot be read.
-func (r rounds) each(s selection, visit func([]*kept) error) error {
+// eachRound passes the profiles that s selects to visit, round by round, oldest first. It reads one round at a time
+// from disk, and leaves out rounds that cannot be read.
+func (r rounds) eachRound(s selection, visit func([]*kept) error) error {
 	targets := map[string]target{} // share equal targets
 	for _, at := range r.onDisk {
 		stored, err := r.holder.Read(at)
@@ -102,14 +102,14 @@ func (r rounds) each(s selection, visit func([]*kept) error) error {
 			targets[k.target.id] = k.target
 			entries = append(entries, k)
 		}
-		if entries = s.pick(entries); len(entries) == 0 {
+		if entries = s.pickProfiles(entries); len(entries) == 0 {
 			continue
 		}
 		if err := visit(entries); err != nil {
 			return err
 		}
 	}
-	return eachRound(s.pick(r.memory), visit)
+	return eachRound(s.pickProfiles(r.memory), visit)
 }
 
 // eachRound passes profiles to visit, round by round.
@@ -127,16 +127,16 @@ func eachRound(entries []*kept, visit func([]*kept) error) error {
 	return nil
 }
 
-// pick returns the profiles that s selects, oldest first. It first looks for the profiles of a build, which are kept
-// longer. For profiles on disk it keeps only the processes that s needs.
-func (p *Page) pick(s selection) (picked []*kept) {
+// pickSelected returns the profiles that s selects, oldest first. It first looks for the profiles of a build, which are
+// kept longer. For profiles on disk it keeps only the processes that s needs.
+func (p *Page) pickSelected(s selection) (picked []*kept) {
 	if s.build != "" {
 		if picked = p.changes.entries(s); len(picked) > 0 {
 			return picked
 		}
 	}
 	s = p.newest(s)
-	p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error {
+	p.rounds(s, math.MaxInt64).eachRound(s, func(entries []*kept) error {
 		for _, k := range entries {
 			if s.build != "" && !slices.ContainsFunc(k.Processes, s.ofBuild) {
 				continue
@@ -154,7 +154,7 @@ func (p *Page) pick(s selection) (picked []*kept) {
 // ofBuild reports whether a process ran the build that s names.
 func (s selection) ofBuild(p Process) bool { return p.Program == s.exe && p.Build == s.build }
 
-// needed returns the processes that kept.of needs.
+// needed returns the processes that kept.countsOf needs.
 func (s selection) needed(all []Process) (out []Process) {
 	for _, p := range all {
 		of := (s.comm != "" || s.pid != 0) && (s.comm == "" || s.comm == p.Comm) && (s.pid == 0 || s.pid == p.PID)
@@ -168,7 +168,7 @@ func (s selection) needed(all []Process) (out []Process) {
 // withPicked passes the profiles that s selects to build. It leaves out files on disk that turn out to be damaged.
 func withPicked[T any](p *Page, s selection, build func([]*kept) (T, error)) (out T, err error) {
 	for {
-		picked := p.pick(s)
+		picked := p.pickSelected(s)
 		if len(picked) == 0 {
 			return out, errGone
 		}

@@ -129,7 +129,7 @@ func (p *Page) profileSelection(ctx context.Context, v url.Values) (selection, e
 	if isFresh, _ := strconv.ParseBool(v.Get("fresh")); isFresh {
 		return p.fresh(ctx, q, span)
 	}
-	entries := p.history.all()
+	entries := p.history.allProfiles()
 	if len(entries) == 0 { // all profiles are on disk
 		s := q.resolve(p.newestEnd())
 		s.from = s.to - span.Milliseconds()
@@ -161,7 +161,7 @@ func (p *Page) fresh(ctx context.Context, q query, span time.Duration) (selectio
 	defer cancel()
 	for {
 		added := p.history.nextRound()
-		s := q.resolve(newestEnd(p.history.all()))
+		s := q.resolve(newestEnd(p.history.allProfiles()))
 		if s.to >= from.Add(span).UnixMilli() {
 			s.from = from.UnixMilli()
 			return s, nil

@@ -164,7 +164,7 @@ func (p *Page) recordForm(s selection, o offered) *recordForm {
 		if s.comm != "" && row.Comm != s.comm {
 			continue
 		}
-		pids, _ := cut(row.all, maxOptions-len(form.Processes))
+		pids, _ := cutList(row.all, maxOptions-len(form.Processes))
 		for _, pid := range pids {
 			form.Processes = append(form.Processes, recordChoice{pid, row.Comm})
 		}

@@ -47,7 +47,7 @@ func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
 	status := p.options.Status()
 	period := cpuPeriod(status)
 	line, err := p.timeline(s, by, func(k *kept) (counts, error) {
-		return p.countsOf(r.Context(), k, s, by, k.each(period))
+		return p.countsOf(r.Context(), k, s, by, k.valueOfSample(period))
 	})
 	if err != nil {
 		status, message := explainFailure(err)
@@ -115,7 +115,7 @@ func newSeries(bins []*bin, unit string) *seriesAnswer {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
 	out := &seriesAnswer{Unit: "ms", From: []int64{}, To: []int64{}, All: []int64{}, Rest: []int64{}, Values: [][]int64{}}
-	out.Names, out.Others = cut(names, shownSeries)
+	out.Names, out.Others = cutList(names, shownSeries)
 	for range out.Names {
 		out.Values = append(out.Values, []int64{})
 	}
@@ -124,13 +124,13 @@ func newSeries(bins []*bin, unit string) *seriesAnswer {
 		out.Unit, scale = unit, 1
 	}
 	for _, b := range bins {
-		out.add(b, scale)
+		out.addBin(b, scale)
 	}
 	return out
 }
 
-// add appends an interval. It divides the values by scale.
-func (a *seriesAnswer) add(b *bin, scale int64) {
+// addBin appends an interval. It divides the values by scale.
+func (a *seriesAnswer) addBin(b *bin, scale int64) {
 	all := b.all / scale
 	rest := all
 	for i, name := range a.Names {
@@ -142,9 +142,9 @@ func (a *seriesAnswer) add(b *bin, scale int64) {
 	a.All, a.Rest = append(a.All, all), append(a.Rest, max(0, rest))
 }
 
-// each returns the value of one sample of a profile: period, in ns, if the profile does not specify it.
-func (k *kept) each(period int64) int64 {
-	if k.Period == 0 && k.unit() == unitTime {
+// valueOfSample returns the value of one sample of a profile: period, in ns, if the profile does not specify it.
+func (k *kept) valueOfSample(period int64) int64 {
+	if k.Period == 0 && k.sampleUnit() == unitTime {
 		return period
 	}
 	return k.Period
@@ -181,14 +181,16 @@ func (p *Page) timeline(s selection, by string, count func(*kept) (counts, error
 	}
 	for {
 		all := p.rounds(s, maxBytes)
-		line, err = p.lines.get(by+" "+key.String(), all.onDisk, func(line *timeline, fresh []archive.Round) error {
-			return rounds{holder: all.holder, onDisk: fresh}.each(s, func(round []*kept) error { return line.add(round, count) })
+		line, err = p.lines.getTimeline(by+" "+key.String(), all.onDisk, func(line *timeline, fresh []archive.Round) error {
+			return rounds{holder: all.holder, onDisk: fresh}.eachRound(s, func(round []*kept) error {
+				return line.addRound(round, count)
+			})
 		})
 		if errors.Is(err, archive.ErrGone) {
 			continue
 		}
 		if err == nil {
-			err = rounds{memory: all.memory}.each(s, func(round []*kept) error { return line.add(round, count) })
+			err = rounds{memory: all.memory}.eachRound(s, func(round []*kept) error { return line.addRound(round, count) })
 		}
 		return line, err
 	}
@@ -196,8 +198,8 @@ func (p *Page) timeline(s selection, by string, count func(*kept) (counts, error
 
 func newTimeline() timeline { return timeline{unit: unitTime, per: 1} }
 
-// add adds a round.
-func (t *timeline) add(round []*kept, count func(*kept) (counts, error)) error {
+// addRound adds a round.
+func (t *timeline) addRound(round []*kept, count func(*kept) (counts, error)) error {
 	b := &bin{from: round[0].start, to: round[0].end, by: map[string]int64{}}
 	for _, k := range round {
 		values, err := count(k)
@@ -205,12 +207,12 @@ func (t *timeline) add(round []*kept, count func(*kept) (counts, error)) error {
 			return err
 		}
 		for name, value := range values {
-			b.add(name, value)
+			b.addValue(name, value)
 		}
 	}
-	t.unit = round[0].unit()
+	t.unit = round[0].sampleUnit()
 	if len(t.bins) > 0 && t.last < t.per {
-		t.bins[len(t.bins)-1].join(b)
+		t.bins[len(t.bins)-1].joinBin(b)
 		t.last++
 		return nil
 	}
@@ -221,13 +223,13 @@ func (t *timeline) add(round []*kept, count func(*kept) (counts, error)) error {
 	return nil
 }
 
-func (b *bin) add(name string, value int64) {
+func (b *bin) addValue(name string, value int64) {
 	b.all += value
 	b.by[name] += value
 }
 
-// join adds the interval after b.
-func (b *bin) join(next *bin) {
+// joinBin adds the interval after b.
+func (b *bin) joinBin(next *bin) {
 	b.to, b.all = next.to, b.all+next.all
 	for name, value := range next.by {
 		b.by[name] += value
@@ -244,7 +246,7 @@ func joinBins(bins []*bin) []*bin {
 	for chunk := range slices.Chunk(bins, at) {
 		sum := chunk[0]
 		for _, b := range chunk[1:] {
-			sum.join(b)
+			sum.joinBin(b)
 		}
 		out = append(out, sum)
 	}

@@ -65,14 +65,14 @@ func (p *Page) serveProcesses(w http.ResponseWriter, r *http.Request) {
 			row.ID, row.Name, row.Labels, row.Samples, row.WithUser, row.Complete, processes[row.ID],
 		})
 	}
-	picked := s.pick(entries)
+	picked := s.pickProfiles(entries)
 	for _, row := range allProcessRows(picked) {
 		out.Processes = append(out.Processes, nameState{
 			row.Comm, row.Samples, row.WithUser, row.Complete, row.Share, row.all,
 		})
 	}
 	for _, k := range picked {
-		samples, withUser, complete := k.of(s)
+		samples, withUser, complete := k.countsOf(s)
 		out.Samples, out.WithUser, out.Complete = out.Samples+samples, out.WithUser+withUser, out.Complete+complete
 	}
 	if len(picked) > 0 {
@@ -156,7 +156,7 @@ func (p *Page) serveHealth(w http.ResponseWriter) {
 }
 
 func (p *Page) historyState() historyState {
-	entries := p.history.all()
+	entries := p.history.allProfiles()
 	out := historyState{
 		Profiles: len(entries), Bytes: p.history.size(), MaxBytes: p.history.limit(), MaxAge: p.history.maxAge.Seconds(),
 	}

@@ -25,11 +25,11 @@ type processKey struct {
 func (p *Page) summed(s selection) (out []*kept) {
 	all := sums{map[sumKey]*kept{}, map[processKey]int{}}
 	s = p.newest(s)
-	p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error {
+	p.rounds(s, math.MaxInt64).eachRound(s, func(entries []*kept) error {
 		for _, k := range entries {
 			if k.stored == nil {
 				out = append(out, k)
-			} else if sum, isNew := all.add(k); isNew {
+			} else if sum, isNew := all.addProfile(k); isNew {
 				out = append(out, sum)
 			}
 		}
@@ -39,9 +39,9 @@ func (p *Page) summed(s selection) (out []*kept) {
 	return out
 }
 
-// add adds a profile. The caller adds profiles in the order of their ends.
-func (all *sums) add(k *kept) (sum *kept, isNew bool) {
-	key := sumKey{k.target.id, k.kind()}
+// addProfile adds a profile. The caller adds profiles in the order of their ends.
+func (all *sums) addProfile(k *kept) (sum *kept, isNew bool) {
+	key := sumKey{k.target.id, k.kindName()}
 	if sum = all.of[key]; sum == nil {
 		sum, isNew = &kept{target: k.target, start: k.start}, true
 		sum.Kind, sum.Unit, sum.Period = k.Kind, k.Unit, k.Period

@@ -71,13 +71,13 @@ func (p *Page) serveTop(w http.ResponseWriter, r *http.Request) {
 // newTop adds up the functions of all profiles. It needs no limit on nodes, because it keeps no stacks.
 func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, b tree.Function) int, limit int) (
 	*answer, error) {
-	m := p.makers.take()
+	m := p.makers.takeMaker()
 	defer p.makers.giveBack(m)
 	sums := m.sums
 	if search != "" {
 		sums.Search(search)
 	}
-	about, total, err := p.read(entries, s, anyOf, sums.Add)
+	about, total, err := p.readProfiles(entries, s, anyOf, sums.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, 
 		found := sums.Found()
 		top.Found = &found
 	}
-	if top.Functions, _ = cut(functions, limit); top.Functions == nil {
+	if top.Functions, _ = cutList(functions, limit); top.Functions == nil {
 		top.Functions = []tree.Function{} // [] in JSON
 	}
 	data, err := compress(top)
@@ -132,7 +132,7 @@ func (p *Page) serveFunction(w http.ResponseWriter, r *http.Request,
 func (p *Page) newSandwich(entries []*kept, s selection, function, binary string) (*answer, error) {
 	callers, callees := tree.NewCallers(nil, function, binary), tree.NewCallees(nil, function, binary)
 	small := withinBytes()
-	about, all, err := p.read(entries, s, func(k *kept) bool {
+	about, all, err := p.readProfiles(entries, s, func(k *kept) bool {
 		return small(k) && callers.Nodes()+callees.Nodes() < maxTrieNodes
 	}, func(f *tree.Folded, c tree.Choice) (tree.Added, error) {
 		if _, err := callers.AddFolded(f, c); err != nil {
@@ -169,7 +169,7 @@ func (p *Page) serveLines(w http.ResponseWriter, r *http.Request) { p.serveFunct
 
 func (p *Page) newLines(entries []*kept, s selection, function, binary string) (*answer, error) {
 	lines := tree.NewLines(function, binary)
-	about, all, err := p.read(entries, s, anyOf, lines.Add)
+	about, all, err := p.readProfiles(entries, s, anyOf, lines.Add)
 	if err != nil {
 		return nil, err
 	}

@@ -68,9 +68,9 @@ func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 
 // newTree adds up the profiles to a flame graph, newest first, within the limits.
 func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
-	m := p.makers.take()
+	m := p.makers.takeMaker()
 	defer p.makers.giveBack(m)
-	about, _, err := p.read(entries, s, withinBytes(), m.tree.Add)
+	about, _, err := p.readProfiles(entries, s, withinBytes(), m.tree.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ var errNoNode = errors.New("there is no such node in these profiles")
 func (p *Page) flame(r *http.Request, s selection) (*answer, error) {
 	tree := r.Clone(r.Context())
 	tree.URL.Path = "/api/tree"
-	return p.answers.get(r.Context(), answerKey(tree, s, nil), func() (*answer, error) {
+	return p.answers.getView(r.Context(), answerKey(tree, s, nil), func() (*answer, error) {
 		return withPicked(p, s, func(picked []*kept) (*answer, error) { return p.newTree(picked, s, treeOptions{}) })
 	})
 }
@@ -125,7 +125,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 	}
 	s, err := fixedSelection(v)
 	if err != nil {
-		p.fail(w, "./", http.StatusBadRequest, err.Error())
+		p.failPage(w, "./", http.StatusBadRequest, err.Error())
 		return
 	}
 	f, err := p.flame(r, s)

@@ -129,7 +129,7 @@ func BenchmarkFold(b *testing.B) {
 			var f *tree.Folded
 			for b.Loop() {
 				var err error
-				f, err = tree.Fold(p, names.name)
+				f, err = tree.Fold(p, names.shownName)
 				require.NoError(b, err)
 				n++
 			}

@@ -23,7 +23,7 @@ func (w *worker) start(c *changes) {
 		return
 	}
 	w.runs, w.idle = true, make(chan struct{})
-	go w.work(c)
+	go w.compareChanges(c)
 }
 
 // stale returns a change with new rounds; nil if there is none. The caller holds c.mu.
@@ -36,7 +36,7 @@ func (c *changes) stale() *change {
 	return nil
 }
 
-func (w *worker) work(c *changes) {
+func (w *worker) compareChanges(c *changes) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for ch := c.stale(); ch != nil; ch = c.stale() {
@@ -47,7 +47,7 @@ func (w *worker) work(c *changes) {
 		}
 		before, after := ch.old, ch.new // copies are safe: rounds are only appended
 		c.mu.Unlock()
-		before.bytes, after.bytes = before.read(old), after.read(fresh)
+		before.bytes, after.bytes = before.readRounds(old), after.readRounds(fresh)
 		report, err := compareRounds(old, fresh, per)
 		c.mu.Lock()
 		ch.old.bytes, ch.new.bytes = ch.old.bytes+before.bytes, ch.new.bytes+after.bytes
@@ -59,8 +59,8 @@ func (w *worker) work(c *changes) {
 	close(w.idle)
 }
 
-// wait returns when no comparison is under way.
-func (c *changes) wait() {
+// waitForWorker returns when no comparison is under way.
+func (c *changes) waitForWorker() {
 	c.mu.Lock()
 	runs, idle := c.worker.runs, c.worker.idle
 	c.mu.Unlock()
@@ -69,9 +69,9 @@ func (c *changes) wait() {
 	}
 }
 
-// read counts the samples of the rounds that are not read yet, and returns the memory that the counts take. Only the
-// worker uses round.run.
-func (s *side) read(rounds []*round) (bytes int64) {
+// readRounds counts the samples of the rounds that are not read yet, and returns the memory that the counts take. Only
+// the worker uses round.run.
+func (s *side) readRounds(rounds []*round) (bytes int64) {
 	for _, r := range rounds {
 		if r.run != nil || r.failed {
 			continue

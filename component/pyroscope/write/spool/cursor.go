@@ -55,14 +55,14 @@ func openCursor(name string) (*cursor, error) {
 	}
 	found := false
 	for _, slot := range [][]byte{slots[:slotBytes], slots[slotBytes:]} {
-		found = c.load(slot) || found
+		found = c.loadSlot(slot) || found
 	}
 	c.lost = !found && slices.ContainsFunc(slots[:], func(b byte) bool { return b != 0 })
 	return c, nil
 }
 
-// load adopts a copy if it is complete and newer.
-func (c *cursor) load(slot []byte) bool {
+// loadSlot adopts a copy if it is complete and newer.
+func (c *cursor) loadSlot(slot []byte) bool {
 	count := binary.BigEndian.Uint64(slot[16:])
 	if count > Window {
 		return false
@@ -130,8 +130,9 @@ func (c *cursor) highest() uint64 {
 
 func (c *cursor) begin(seq uint64) { c.begun = append(c.begun, seq) }
 
-// done notes that a record is done with. Of the places up to handed, only the places in begun may be handed out again.
-func (c *cursor) done(seq, handed uint64) error {
+// markDone notes that a record is done with. Of the places up to handed, only the places in begun may be handed out
+// again.
+func (c *cursor) markDone(seq, handed uint64) error {
 	c.begun = slices.DeleteFunc(c.begun, func(s uint64) bool { return s == seq })
 	if i, found := slices.BinarySearch(c.above, seq); !found {
 		c.above = slices.Insert(c.above, i, seq)

@@ -202,7 +202,7 @@ func FuzzReader(f *testing.F) {
 		defer r.file.Close()
 		read := 0
 		for {
-			record, err := r.next()
+			record, err := r.nextRecord()
 			if errors.Is(err, io.EOF) {
 				return
 			}

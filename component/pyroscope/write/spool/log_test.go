@@ -61,7 +61,7 @@ func readAll(t *testing.T, dir string) (records [][]byte) {
 	require.NoError(t, err)
 	defer r.file.Close()
 	for {
-		record, err := r.next()
+		record, err := r.nextRecord()
 		if errors.Is(err, io.EOF) {
 			require.Zero(t, r.skipped)
 			return records

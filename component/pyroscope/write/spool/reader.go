@@ -37,19 +37,19 @@ func newReader(dir string, of *segment) (*reader, error) {
 	return &reader{segment: of, file: file}, nil
 }
 
-// next returns the next record, valid until the next call, or io.EOF. It sets damaged if it skipped bytes before the
-// record.
-func (r *reader) next() ([]byte, error) {
+// nextRecord returns the next record, valid until the next call, or io.EOF. It sets damaged if it skipped bytes before
+// the record.
+func (r *reader) nextRecord() ([]byte, error) {
 	r.damaged = false
 	for {
-		kind, data, err := r.part()
+		kind, data, err := r.readPart()
 		if err != nil {
 			r.torn = r.torn || r.record != nil
 			return nil, err
 		}
 		begins, ends := kind == partFull || kind == partFirst, kind == partFull || kind == partLast
 		if begins == (r.record != nil) { // a record without an end, or without a start
-			r.skip(len(r.record) + len(data))
+			r.skipBytes(len(r.record) + len(data))
 			r.record = nil
 			if !begins {
 				continue
@@ -67,20 +67,20 @@ func (r *reader) next() ([]byte, error) {
 	}
 }
 
-func (r *reader) skip(bytes int) {
+func (r *reader) skipBytes(bytes int) {
 	r.damaged = true
 	r.skipped += int64(bytes)
 }
 
-// part returns the next record part.
-func (r *reader) part() (kind byte, data []byte, err error) {
+// readPart returns the next record part.
+func (r *reader) readPart() (kind byte, data []byte, err error) {
 	for {
 		if r.at >= pageBytes {
 			r.start, r.page, r.at = r.start+pageBytes, nil, 0
 		}
 		kind, data, size := partAt(r.page, r.at)
 		if size == 0 && len(r.page) < pageBytes { // more bytes may have been written since
-			if err := r.load(); err != nil {
+			if err := r.loadBlock(); err != nil {
 				return 0, nil, err
 			}
 			kind, data, size = partAt(r.page, r.at)
@@ -89,7 +89,7 @@ func (r *reader) part() (kind byte, data []byte, err error) {
 		case size > 0:
 			r.at += size
 			return kind, data, nil
-		case zero(r.page[r.at:]):
+		case isZero(r.page[r.at:]):
 			if len(r.page) < pageBytes {
 				return 0, nil, io.EOF
 			}
@@ -99,7 +99,7 @@ func (r *reader) part() (kind byte, data []byte, err error) {
 			return 0, nil, io.EOF
 		default:
 			next := search(r.page, r.at+1)
-			r.skip(next - r.at)
+			r.skipBytes(next - r.at)
 			r.record, r.at = nil, next
 			if next == len(r.page) && next < pageBytes {
 				return 0, nil, io.EOF
@@ -108,8 +108,8 @@ func (r *reader) part() (kind byte, data []byte, err error) {
 	}
 }
 
-// load reads the page as far as it has been written.
-func (r *reader) load() error {
+// loadBlock reads the page as far as it has been written.
+func (r *reader) loadBlock() error {
 	if r.page == nil {
 		r.page = make([]byte, 0, pageBytes)
 	}
@@ -176,7 +176,7 @@ func search(page []byte, from int) int {
 	return len(page)
 }
 
-func zero(b []byte) bool {
+func isZero(b []byte) bool {
 	for _, c := range b {
 		if c != 0 {
 			return false
@@ -185,8 +185,8 @@ func zero(b []byte) bool {
 	return true
 }
 
-func (r *reader) read() (Record, error) {
-	data, err := r.next()
+func (r *reader) readRecord() (Record, error) {
+	data, err := r.nextRecord()
 	if errors.Is(err, io.EOF) {
 		return Record{}, fmt.Errorf("it ends %d records early", r.segment.records)
 	}

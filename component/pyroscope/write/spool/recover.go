@@ -27,7 +27,7 @@ func (s *Spool) recover() error {
 				return err
 			}
 		}
-		segment, err := s.scan(index, &found)
+		segment, err := s.scanSegment(index, &found)
 		if err != nil {
 			return err
 		}
@@ -99,8 +99,8 @@ func (s *Spool) fillGap(before, after int, found *survey) error {
 	return nil
 }
 
-// scan counts the records of a segment that are not done with. It cuts off an incomplete last record.
-func (s *Spool) scan(index int, found *survey) (*segment, error) {
+// scanSegment counts the records of a segment that are not done with. It cuts off an incomplete last record.
+func (s *Spool) scanSegment(index int, found *survey) (*segment, error) {
 	of := &segment{index: index}
 	r, err := newReader(s.dir, of)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Spool) scan(index int, found *survey) (*segment, error) {
 	}
 	defer r.file.Close()
 	for {
-		data, err := r.next()
+		data, err := r.nextRecord()
 		found.damaged = found.damaged || r.damaged
 		if errors.Is(err, io.EOF) {
 			break

@@ -102,14 +102,14 @@ func Open(dir string, opts Options) (*Spool, error) {
 		return nil, err
 	}
 	s := &Spool{dir: logDir, lock: lock, opts: opts}
-	if err := s.open(dir); err != nil {
+	if err := s.openFolder(dir); err != nil {
 		s.release()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Spool) open(dir string) error {
+func (s *Spool) openFolder(dir string) error {
 	var err error
 	if s.cursor, err = openCursor(filepath.Join(dir, "cursor")); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (s *Spool) Append(r Record) (Lost, error) {
 		return Lost{}, ErrTooBig
 	}
 	if current := s.current(); s.broken || current.size > 0 && current.size+size > s.segmentSize() {
-		if err := s.cut(); err != nil {
+		if err := s.cutSegment(); err != nil {
 			return Lost{}, err
 		}
 	}
@@ -192,8 +192,8 @@ func (s *Spool) segmentSize() int64 {
 	return min(max(s.opts.MaxBytes/segmentShare, minSegment), maxSegment)
 }
 
-// cut starts a new segment.
-func (s *Spool) cut() error {
+// cutSegment starts a new segment.
+func (s *Spool) cutSegment() error {
 	if err := s.writer.fillPage(); err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (s *Spool) Next() (Record, Lost, bool) {
 		if i < 0 {
 			break
 		}
-		r, err := s.read(s.segments[i])
+		r, err := s.readFrom(s.segments[i])
 		if err != nil {
 			level.Warn(s.opts.Logger).Log("msg", "a file of the queue cannot be read any further",
 				"file", segmentName(s.dir, s.segments[i].index), "err", err)
@@ -289,8 +289,8 @@ func (s *Spool) Next() (Record, Lost, bool) {
 	return Record{}, lost, false
 }
 
-// read returns the next record of a segment that must be handed out.
-func (s *Spool) read(from *segment) (Record, error) {
+// readFrom returns the next record of a segment that must be handed out.
+func (s *Spool) readFrom(from *segment) (Record, error) {
 	if s.reader == nil || s.reader.segment != from {
 		s.closeReader(nil)
 		var err error
@@ -299,7 +299,7 @@ func (s *Spool) read(from *segment) (Record, error) {
 		}
 	}
 	for {
-		r, err := s.reader.read()
+		r, err := s.reader.readRecord()
 		if err != nil {
 			return Record{}, err
 		}
@@ -335,7 +335,7 @@ func (s *Spool) Done(seq uint64) error {
 	if s.closed {
 		return os.ErrClosed
 	}
-	if err := s.cursor.done(seq, s.handed); err != nil {
+	if err := s.cursor.markDone(seq, s.handed); err != nil {
 		return err
 	}
 	s.removeDone()
@@ -380,7 +380,7 @@ func (s *Spool) Usage() (records, bytes int, disk int64) {
 func (s *Spool) written() {
 	switch {
 	case s.opts.Sync == SyncAlways:
-		s.synced(s.sync(s.current().index))
+		s.synced(s.syncSegment(s.current().index))
 	case s.opts.Sync == SyncInterval && s.dirty == nil:
 		s.dirty = time.AfterFunc(s.opts.Interval, s.syncLater)
 	}
@@ -394,7 +394,7 @@ func (s *Spool) syncLater() {
 	if closed {
 		return
 	}
-	err := s.sync(index) // without the lock, since it may take long
+	err := s.syncSegment(index) // without the lock, since it may take long
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -410,9 +410,9 @@ func (s *Spool) synced(err error) {
 	s.unsynced = err != nil
 }
 
-// sync makes the segment with that index, and the cursor, survive a power failure. Earlier segments are synced when
-// they are closed.
-func (s *Spool) sync(index int) error {
+// syncSegment makes the segment with that index, and the cursor, survive a power failure. Earlier segments are synced
+// when they are closed.
+func (s *Spool) syncSegment(index int) error {
 	for _, name := range []string{segmentName(s.dir, index), s.dir} {
 		file, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {

@@ -68,12 +68,12 @@ func Take() (*Channel, error) {
 		return c, nil
 	}
 	defer helper.mu.Unlock()
-	c, err := open()
+	c, err := openChannel()
 	if err == nil {
 		return c, nil
 	}
-	stop() // it may have been killed
-	if c, err = open(); err == nil {
+	stopHelper() // it may have been killed
+	if c, err = openChannel(); err == nil {
 		return c, nil
 	}
 	return nil, fmt.Errorf("%w: %w", ErrNone, err)
@@ -101,9 +101,9 @@ func (c *Channel) Call(request, reply []byte) (n, fd int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	thread := unix.Gettid()
-	c.wait(thread, true)
-	defer c.wait(thread, false)
-	if err := send(c.fd, request, -1); err != nil {
+	c.waitForThread(thread, true)
+	defer c.waitForThread(thread, false)
+	if err := sendMessage(c.fd, request, -1); err != nil {
 		c.broken = true
 		return 0, -1, fmt.Errorf("%w: %w", ErrNone, err)
 	}
@@ -114,7 +114,7 @@ func (c *Channel) Call(request, reply []byte) (n, fd int, err error) {
 	return n, fd, nil
 }
 
-func (c *Channel) wait(thread int, waits bool) {
+func (c *Channel) waitForThread(thread int, waits bool) {
 	helper.mu.Lock()
 	defer helper.mu.Unlock()
 	if waits {
@@ -145,8 +145,8 @@ func PID() int {
 	return helper.pid
 }
 
-// open opens a channel, and starts the helper if it does not run. The caller holds the mutex.
-func open() (*Channel, error) {
+// openChannel opens a channel, and starts the helper if it does not run. The caller holds the mutex.
+func openChannel() (*Channel, error) {
 	if helper.control == 0 {
 		if err := start(); err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ func open() (*Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = send(helper.control, []byte{0}, theirs)
+	err = sendMessage(helper.control, []byte{0}, theirs)
 	unix.Close(theirs)
 	var thread [4]byte
 	if err == nil {
@@ -209,8 +209,8 @@ func start() error {
 	return nil
 }
 
-// stop lets the helper end. The caller holds the mutex.
-func stop() {
+// stopHelper lets the helper end. The caller holds the mutex.
+func stopHelper() {
 	if helper.control == 0 {
 		return
 	}
@@ -256,7 +256,7 @@ func serve(fd int, h Handler) {
 	defer unix.Close(fd)
 	defer h.Close()
 	thread := unix.Gettid()
-	if send(fd, []byte{byte(thread), byte(thread >> 8), byte(thread >> 16), byte(thread >> 24)}, -1) != nil {
+	if sendMessage(fd, []byte{byte(thread), byte(thread >> 8), byte(thread >> 16), byte(thread >> 24)}, -1) != nil {
 		return
 	}
 	request := make([]byte, maxMessage)
@@ -269,7 +269,7 @@ func serve(fd int, h Handler) {
 			return
 		}
 		reply, pass := h.Answer(request[:n])
-		err = send(fd, reply, pass)
+		err = sendMessage(fd, reply, pass)
 		if pass >= 0 {
 			unix.Close(pass)
 		}
@@ -290,8 +290,8 @@ func socketPair() (a, b int, err error) {
 	return pair[0], pair[1], nil
 }
 
-// send sends a message, with a descriptor if that is not negative.
-func send(fd int, b []byte, pass int) error {
+// sendMessage sends a message, with a descriptor if that is not negative.
+func sendMessage(fd int, b []byte, pass int) error {
 	var rights []byte
 	if pass >= 0 {
 		rights = unix.UnixRights(pass)

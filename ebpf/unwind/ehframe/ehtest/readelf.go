@@ -132,9 +132,9 @@ func EachFDE(t testing.TB, path, section string, yield func(*FDE)) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		p.line(lines.Text())
+		p.parseLine(lines.Text())
 	}
-	p.end()
+	p.endEntry()
 	if err := errors.Join(lines.Err(), cmd.Wait()); err != nil {
 		t.Fatalf("readelf %s: %v", path, err)
 	}
@@ -155,9 +155,9 @@ type interp struct {
 	count     int
 }
 
-func (p *interp) line(line string) {
+func (p *interp) parseLine(line string) {
 	if strings.HasPrefix(line, "Contents of the ") {
-		p.end()
+		p.endEntry()
 		p.inSection = strings.Fields(line)[3] == p.section
 		return
 	}
@@ -170,22 +170,22 @@ func (p *interp) line(line string) {
 	fields := strings.Fields(line)
 	switch {
 	case len(fields) > 3 && fields[3] == "FDE":
-		p.end()
+		p.endEntry()
 		if m := fdeLine.FindStringSubmatch(line); m != nil {
 			p.digits = len(m[2])
-			p.fde = &FDE{Offset: hex(p.t, m[1]), Start: hex(p.t, m[2]), End: hex(p.t, m[3])}
+			p.fde = &FDE{Offset: parseHex(p.t, m[1]), Start: parseHex(p.t, m[2]), End: parseHex(p.t, m[3])}
 		}
 	case len(fields) > 3 && fields[3] == "CIE":
-		p.end()
+		p.endEntry()
 	case len(fields) > 0 && fields[0] == "LOC":
 		p.columns = fields[1:]
 	case p.fde != nil && len(fields) == len(p.columns)+1 && len(fields[0]) == p.digits && fields[1] != "ZERO":
-		p.fde.add(p.columns, Row{hex(p.t, fields[0]), fields[1:]})
+		p.fde.addRow(p.columns, Row{parseHex(p.t, fields[0]), fields[1:]})
 	}
 }
 
-// end yields the current FDE.
-func (p *interp) end() {
+// endEntry yields the current FDE.
+func (p *interp) endEntry() {
 	if p.fde != nil {
 		p.count++
 		p.yield(p.fde)
@@ -193,7 +193,7 @@ func (p *interp) end() {
 	p.fde = nil
 }
 
-func (f *FDE) add(columns []string, r Row) {
+func (f *FDE) addRow(columns []string, r Row) {
 	f.Columns = columns
 	if n := len(f.Rows); n > 0 && f.Rows[n-1].Loc == r.Loc {
 		f.Rows[n-1] = r
@@ -202,7 +202,7 @@ func (f *FDE) add(columns []string, r Row) {
 	f.Rows = append(f.Rows, r)
 }
 
-func hex(t testing.TB, s string) uint64 {
+func parseHex(t testing.TB, s string) uint64 {
 	v, err := strconv.ParseUint(s, 16, 64)
 	if err != nil {
 		t.Fatalf("readelf: %v", err)

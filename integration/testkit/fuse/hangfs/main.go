@@ -55,7 +55,7 @@ func main() {
 		case "keep":
 			s.keepCache()
 		default:
-			s.tell(in.Text() == "hang")
+			s.setHanging(in.Text() == "hang")
 		}
 		fmt.Println(in.Text())
 	}
@@ -100,12 +100,12 @@ func (s *server) serve() {
 		case err != nil:
 			return
 		}
-		s.take(buf[:n])
+		s.takeRequest(buf[:n])
 	}
 }
 
-// take answers a request, or keeps it while the server hangs.
-func (s *server) take(request []byte) {
+// takeRequest answers a request, or keeps it while the server hangs.
+func (s *server) takeRequest(request []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hangs {
@@ -115,8 +115,8 @@ func (s *server) take(request []byte) {
 	s.answer(request)
 }
 
-// tell makes the server hang, or makes it answer the kept requests and all further ones.
-func (s *server) tell(hang bool) {
+// setHanging makes the server hang, or makes it answer the kept requests and all further ones.
+func (s *server) setHanging(hang bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hangs = hang
@@ -171,13 +171,13 @@ func (s *server) answer(request []byte) {
 			if f.name == string(bytes.TrimRight(body, "\x00")) {
 				out := make([]byte, 40, 128)
 				order.PutUint64(out, uint64(i+2))
-				s.reply(unique, 0, append(out, s.attr(uint64(i+2))...))
+				s.reply(unique, 0, append(out, s.attributesOf(uint64(i+2))...))
 				return
 			}
 		}
 		s.reply(unique, unix.ENOENT, nil)
 	case opGetattr:
-		s.reply(unique, 0, append(make([]byte, 16), s.attr(node)...))
+		s.reply(unique, 0, append(make([]byte, 16), s.attributesOf(node)...))
 	case opOpen:
 		out := make([]byte, 16)
 		order.PutUint32(out[8:], s.open)
@@ -185,7 +185,7 @@ func (s *server) answer(request []byte) {
 	case opOpendir:
 		s.reply(unique, 0, make([]byte, 16))
 	case opRead:
-		s.reply(unique, 0, s.read(node, order.Uint64(body[8:]), order.Uint32(body[16:])))
+		s.reply(unique, 0, s.readFile(node, order.Uint64(body[8:]), order.Uint32(body[16:])))
 	case opStatfs:
 		s.reply(unique, 0, make([]byte, 80))
 	case opRelease, opFlush, opReleasedir:
@@ -195,7 +195,7 @@ func (s *server) answer(request []byte) {
 	}
 }
 
-func (s *server) read(node, at uint64, size uint32) []byte {
+func (s *server) readFile(node, at uint64, size uint32) []byte {
 	if node < 2 || node-2 >= uint64(len(s.files)) {
 		return nil
 	}
@@ -204,8 +204,8 @@ func (s *server) read(node, at uint64, size uint32) []byte {
 	return content[at:min(at+uint64(size), uint64(len(content)))]
 }
 
-// attr is struct fuse_attr of a node; 1 is the root directory.
-func (s *server) attr(node uint64) []byte {
+// attributesOf is struct fuse_attr of a node; 1 is the root directory.
+func (s *server) attributesOf(node uint64) []byte {
 	order, out := binary.NativeEndian, make([]byte, 88)
 	mode, size := uint32(unix.S_IFDIR|0o755), uint64(0)
 	if node >= 2 && node-2 < uint64(len(s.files)) {

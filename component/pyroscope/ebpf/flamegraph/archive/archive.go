@@ -34,17 +34,17 @@ var ErrTooBig = errors.New("the round is larger than the limit")
 // Round is the time of a round, in ms since 1970. No two rounds of an archive have the same times.
 type Round struct{ Start, End int64 }
 
-func (r Round) name() string {
+func (r Round) fileName() string {
 	return strconv.FormatInt(r.Start, 10) + "-" + strconv.FormatInt(r.End, 10) + suffix
 }
 
-// parseName is the reverse of Round.name.
+// parseName is the reverse of Round.fileName.
 func parseName(name string) (r Round, ok bool) {
 	start, end, _ := strings.Cut(strings.TrimSuffix(name, suffix), "-")
 	var err1, err2 error
 	r.Start, err1 = strconv.ParseInt(start, 10, 64)
 	r.End, err2 = strconv.ParseInt(end, 10, 64)
-	return r, err1 == nil && err2 == nil && name == r.name()
+	return r, err1 == nil && err2 == nil && name == r.fileName()
 }
 
 // file is a file of an archive.
@@ -129,7 +129,7 @@ func (a *Archive[T]) makeRoom(bytes int64) error {
 		if !ok {
 			return nil
 		}
-		if err := os.Remove(filepath.Join(a.dir, oldest.name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(a.dir, oldest.fileName())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		a.forget(oldest)
@@ -201,7 +201,7 @@ func (a *Archive[T]) Rounds(from, to, maxBytes int64) (rounds []Round) {
 
 // failed records that the file of a round could not be read, and returns the error for the reader.
 func (a *Archive[T]) failed(r Round, err error) error {
-	path := filepath.Join(a.dir, r.name())
+	path := filepath.Join(a.dir, r.fileName())
 	if errors.Is(err, fs.ErrNotExist) {
 		a.forget(r)
 	} else if a.markBad(r) {
@@ -222,8 +222,8 @@ func (a *Archive[T]) markBad(r Round) bool {
 	return true
 }
 
-// add adds a newly written file to the list.
-func (a *Archive[T]) add(fresh file) {
+// addFile adds a newly written file to the list.
+func (a *Archive[T]) addFile(fresh file) {
 	a.forget(fresh.Round)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -125,7 +125,7 @@ func TestDamagedFilesAreLeftOut(t *testing.T) {
 			dir := t.TempDir()
 			a, l := open(t, dir, much)
 			bad, good := write(t, a, 15, "some data"), write(t, a, 30, "more data")
-			path := filepath.Join(dir, bad.name())
+			path := filepath.Join(dir, bad.fileName())
 			whole, err := os.ReadFile(path)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(path, damage(whole), 0o600))
@@ -133,7 +133,7 @@ func TestDamagedFilesAreLeftOut(t *testing.T) {
 			for range 2 {
 				require.ErrorIs(t, readAll(a, bad), ErrGone)
 			}
-			require.Equal(t, []string{bad.name()}, l.files)
+			require.Equal(t, []string{bad.fileName()}, l.files)
 			require.Equal(t, []Round{good}, a.Rounds(0, 100, much))
 			require.Len(t, read(t, a, good), 2)
 			require.EqualValues(t, 2*block, a.Usage().Bytes, "it goes when its turn comes")
@@ -185,7 +185,7 @@ func TestReadsThatHang(t *testing.T) {
 	dir := t.TempDir()
 	a, _ := open(t, dir, 2*block)
 	hung := write(t, a, 15, "x")
-	path := filepath.Join(dir, hung.name())
+	path := filepath.Join(dir, hung.fileName())
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, syscall.Mkfifo(path, 0o600)) // who opens it waits for one who writes
 	ended := make(chan error)
@@ -212,13 +212,13 @@ func TestFailingWrites(t *testing.T) {
 	dir := t.TempDir()
 	a, _ := open(t, dir, much)
 	r := Round{1, 2}
-	require.NoError(t, os.Mkdir(filepath.Join(dir, r.name()), 0o700)) // no file can have its name
+	require.NoError(t, os.Mkdir(filepath.Join(dir, r.fileName()), 0o700)) // no file can have its name
 	err := a.Write(r, []Profile[about]{{Data: []byte("x")}})
 	require.Error(t, err)
 	require.False(t, errors.Is(err, fs.ErrNotExist))
 	require.Equal(t, 1, filesIn(t, dir))
 	require.Zero(t, a.Usage().Bytes)
-	_, err = Open[about](filepath.Join(dir, r.name(), "\x00"), much, nil)
+	_, err = Open[about](filepath.Join(dir, r.fileName(), "\x00"), much, nil)
 	require.Error(t, err)
 }
 

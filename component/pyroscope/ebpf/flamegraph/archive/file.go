@@ -82,7 +82,7 @@ func (a *Archive[T]) Write(r Round, profiles []Profile[T]) error {
 	if err != nil {
 		return err
 	}
-	a.add(file{Round: r, bytes: size})
+	a.addFile(file{Round: r, bytes: size})
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (a *Archive[T]) writeFile(r Round, head []byte, profiles []Profile[T]) (err
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), filepath.Join(a.dir, r.name()))
+	return os.Rename(f.Name(), filepath.Join(a.dir, r.fileName()))
 }
 
 // Read returns the profiles of a round, without their data. Its error is ErrGone.
@@ -157,7 +157,7 @@ func (a *Archive[T]) Read(r Round) ([]Stored[T], error) {
 func (a *Archive[T]) readPacked(r Round) (packed []byte, size int64, err error) {
 	a.reading.Lock()
 	defer a.reading.Unlock()
-	f, err := os.Open(filepath.Join(a.dir, r.name()))
+	f, err := os.Open(filepath.Join(a.dir, r.fileName()))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -232,7 +232,7 @@ func decodeHeader[T any](packed []byte, unpackers *sync.Pool) (head header[T], e
 
 // Data reads the data of a profile. Its error is ErrGone.
 func (s *Stored[T]) Data() ([]byte, error) {
-	data, err := s.read()
+	data, err := s.readProfile()
 	if err != nil {
 		return nil, s.holder.failed(s.round, err)
 	}
@@ -242,10 +242,10 @@ func (s *Stored[T]) Data() ([]byte, error) {
 	return data, nil
 }
 
-func (s *Stored[T]) read() ([]byte, error) {
+func (s *Stored[T]) readProfile() ([]byte, error) {
 	s.holder.reading.Lock()
 	defer s.holder.reading.Unlock()
-	f, err := os.Open(filepath.Join(s.holder.dir, s.round.name()))
+	f, err := os.Open(filepath.Join(s.holder.dir, s.round.fileName()))
 	if err != nil {
 		return nil, err
 	}
