@@ -116,7 +116,7 @@ func TestUnloading(t *testing.T) {
 	}
 	defer s.Close()
 	cmd := exec.Command("sh", "-c", `read go && exec java "$@"`, "sh",
-		"-Xint", "-Xmx32m", "-XX:+UseSerialGC", "-cp", classes, "Unload", classes, "5")
+		"-Xint", "-Xmx32m", "-XX:+UseSerialGC", "-cp", classes, "Unload", classes, "1000")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestUnloads(t *testing.T) {
 	need.Tools(t, "jcmd")
 	for _, java := range javas() {
 		t.Run(filepath.Base(java), func(t *testing.T) {
-			cmd := exec.Command(java, "-Xmx32m", "-XX:+UseSerialGC", "-cp", classes, "Unload", classes, "60")
+			cmd := exec.Command(java, "-Xmx32m", "-XX:+UseSerialGC", "-cp", classes, "Unload", classes, "1000000")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

@@ -24,8 +24,8 @@ class Unload {
 
 	public static void main(String[] arguments) throws Exception {
 		byte[] bytes = Files.readAllBytes(new File(arguments[0], "Work0000.class").toPath());
-		long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
-		for (int turn = 1; System.nanoTime() < end; turn++) {
+		int turns = Integer.parseInt(arguments[1]);
+		for (int turn = 1; turn <= turns; turn++) {
 			String name = String.format("Work%04d", turn % 10_000);
 			Method run = new Loader().define(renamed(bytes, name)).getDeclaredMethod("run", int.class);
 			run.setAccessible(true);
