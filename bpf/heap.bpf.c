@@ -54,7 +54,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, HEAP_IGNORED);
 	__type(key, __u32);
-	__type(value, struct heap_traps);
+	__type(value, struct trap_counts);
 } heap_traps SEC(".maps");
 
 struct {
@@ -67,10 +67,10 @@ enum called {
 	OUTER,
 };
 
-ALWAYS_INLINE struct heap_traps *traps_of(__u64 id)
+ALWAYS_INLINE struct trap_counts *traps_of(__u64 id)
 {
 	__u32 pid = id >> 32;
-	struct heap_traps *traps = bpf_map_lookup_elem(&heap_traps, &pid), none = {};
+	struct trap_counts *traps = bpf_map_lookup_elem(&heap_traps, &pid), none = {};
 
 	if (traps)
 		return traps;
@@ -80,7 +80,7 @@ ALWAYS_INLINE struct heap_traps *traps_of(__u64 id)
 
 ALWAYS_INLINE void count_trap(__u64 id, int stepped)
 {
-	struct heap_traps *traps = traps_of(id);
+	struct trap_counts *traps = traps_of(id);
 
 	if (traps)
 		__sync_fetch_and_add(stepped ? &traps->stepped : &traps->emulated, 1);

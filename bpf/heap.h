@@ -55,7 +55,7 @@ struct heap_sample {
 _Static_assert(sizeof(struct heap_sample) % 8 == 0, "records follow one another");
 
 /* Traps of a process, since it was first seen or came back after a while. */
-struct heap_traps {
+struct trap_counts {
 	__u64 emulated; /* at instructions that the kernel emulates */
 	__u64 stepped; /* at instructions that the CPU single-steps */
 };

@@ -85,7 +85,7 @@ type Heap struct {
 	keys    []heapHeapKey // scratch of InUse
 	blocks  []heapHeapBlock
 	pids    []uint32 // scratch of Traps
-	traps   []heapHeapTraps
+	traps   []heapTrapCounts
 }
 
 // OpenHeap loads the programs. A block of n bytes is sampled with the probability n / period, and always if n is period
@@ -94,7 +94,7 @@ func (p *Profiler) OpenHeap(period uint32) (*Heap, error) {
 	const batch = 4096
 	h := &Heap{
 		keys: make([]heapHeapKey, batch), blocks: make([]heapHeapBlock, batch),
-		pids: make([]uint32, batch), traps: make([]heapHeapTraps, batch),
+		pids: make([]uint32, batch), traps: make([]heapTrapCounts, batch),
 	}
 	if err := h.openObjects(p, period); err != nil {
 		return nil, errors.Join(fmt.Errorf("sample memory in use: %w", err), h.Close())

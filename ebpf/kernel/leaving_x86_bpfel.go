@@ -24,11 +24,6 @@ type leavingCopiedStack struct {
 	Unused   uint32
 }
 
-type leavingStackPages struct {
-	_     structs.HostLayout
-	Bytes [4][4096]uint8
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.

@@ -13,55 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type profilerAbiEnums struct {
-	_            structs.HostLayout
-	Limits       uint32
-	Outcome      uint32
-	CfaKind      uint32
-	FpRule       uint32
-	RaRule       uint32
-	RowPageState uint32
-	RowPageMark  uint32
-	ProcessFlags uint32
-	FrameFlags   uint32
-	SampleFlags  uint32
-	SampleKind   uint32
-	ConfigFlags  uint32
-	PathOp       uint32
-	ThreadOwner  uint32
-	ChainEnd     uint32
-	_            [4]byte
-	Sample       struct {
-		_            structs.HostLayout
-		Time         uint64
-		Pid          uint32
-		Tid          uint32
-		Cpu          uint32
-		KernelFrames uint16
-		UserFrames   uint16
-		StackBytes   uint32
-		Outcome      uint8
-		Flags        uint8
-		Size         uint16
-		Generation   uint32
-		StackPages   uint32
-		Kind         uint32
-		Period       uint32
-		Pc           uint64
-		Sp           uint64
-		Fp           uint64
-		Lr           uint64
-		LastFrames   uint64
-		Exec         uint32
-		Unused       uint32
-		Interpreter  uint32
-		RuntimeWords uint16
-		ChainEnd     uint8
-		Codes        uint8
-		Comm         [16]int8
-	}
-}
-
 type profilerBlockWord struct {
 	_     structs.HostLayout
 	Mask  uint64
@@ -234,11 +185,6 @@ type profilerInterpreter struct {
 		Shift          uint8
 		Unused         [5]uint8
 	}
-}
-
-type profilerKnownCodes struct {
-	_    structs.HostLayout
-	Tags [8192]uint64
 }
 
 type profilerLimits uint32

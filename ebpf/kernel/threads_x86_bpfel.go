@@ -13,17 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type threadsCopiedStack struct {
-	_        structs.HostLayout
-	Started  uint64
-	Switches uint64
-	From     uint64
-	Tid      uint32
-	Pages    uint32
-	Watch    uint32
-	Unused   uint32
-}
-
 type threadsThread struct {
 	_             structs.HostLayout
 	Time          uint64
@@ -63,73 +52,6 @@ type threadsThread struct {
 		_       structs.HostLayout
 		Place   uint64
 		Address uint64
-	}
-}
-
-type threadsThreadEnums struct {
-	_           structs.HostLayout
-	ThreadFlags uint32
-	_           [4]byte
-	Thread      struct {
-		_             structs.HostLayout
-		Time          uint64
-		Started       uint64
-		Switches      uint64
-		Stayed        uint64
-		Off           uint64
-		Queued        uint64
-		Call          int64
-		ThreadPointer uint64
-		StartStack    uint64
-		Regs          struct {
-			_       structs.HostLayout
-			Pc      uint64
-			Sp      uint64
-			Fp      uint64
-			Lr      uint64
-			X28     uint64
-			General [16]uint64
-		}
-		Pid             uint32
-		Tid             uint32
-		Cpu             uint32
-		State           uint32
-		ExitState       uint32
-		KernelFrames    uint16
-		Outcome         uint8
-		Flags           uint8
-		Full            uint8
-		LrValid         uint8
-		ReplacedReturns uint8
-		Unused          [5]uint8
-		Trampoline      uint64
-		Comm            [16]int8
-		Kernel          [127]uint64
-		Returns         [64]struct {
-			_       structs.HostLayout
-			Place   uint64
-			Address uint64
-		}
-	}
-	Mark struct {
-		_        structs.HostLayout
-		Started  uint64
-		Switches uint64
-		Stayed   uint64
-		State    uint32
-		Pass     uint32
-		Check    uint32
-		Woken    uint32
-	}
-	CopiedStack struct {
-		_        structs.HostLayout
-		Started  uint64
-		Switches uint64
-		From     uint64
-		Tid      uint32
-		Pages    uint32
-		Watch    uint32
-		Unused   uint32
 	}
 }
 

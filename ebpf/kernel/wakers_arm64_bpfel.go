@@ -13,17 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type wakersThreadMark struct {
-	_        structs.HostLayout
-	Started  uint64
-	Switches uint64
-	Stayed   uint64
-	State    uint32
-	Pass     uint32
-	Check    uint32
-	Woken    uint32
-}
-
 type wakersWaker struct {
 	_            structs.HostLayout
 	Started      uint64
@@ -37,24 +26,6 @@ type wakersWaker struct {
 	ByComm       [16]int8
 	ByProcess    [16]int8
 	Kernel       [127]uint64
-}
-
-type wakersWakerEnums struct {
-	_     structs.HostLayout
-	Waker struct {
-		_            structs.HostLayout
-		Started      uint64
-		Switches     uint64
-		Tid          uint32
-		ByPid        uint32
-		ByTid        uint32
-		KernelFrames uint16
-		ByKernel     uint8
-		Unused       uint8
-		ByComm       [16]int8
-		ByProcess    [16]int8
-		Kernel       [127]uint64
-	}
 }
 
 // Names of all BPF objects in the ELF.
