@@ -3,10 +3,8 @@ package page
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +23,7 @@ import (
 
 // TestPage runs river/examples/quickstart.river, as `make run` does, and opens the page in a
 // browser. The overview shows the target and the processes, and a process's flame graph has
-// the functions that its program calls. pprof's views of it are one link away.
+// the functions that its program calls.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -67,24 +65,6 @@ func TestPage(t *testing.T) {
 		}
 	}
 
-	const toPprof = chromedp.Search(`//a[normalize-space()="pprof's views"]`)
-	b.do(t, chromedp.Click(toPprof), chromedp.WaitVisible(chromedp.CSS("#stack-chart .boxtext")))
-	b.screenshot(t, "pprof")
-	boxes := result(t, b, chromedp.Evaluate[[]string](
-		`[...document.querySelectorAll("#stack-chart .boxtext")].map(e => e.innerText)`))
-	if !slices.Contains(boxes, "f59") {
-		t.Errorf("pprof's flame graph has no box f59, but %q", boxes)
-	}
-	for _, view := range []string{"top", "peek"} {
-		here, err := url.Parse(result(t, b, chromedp.Location()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.do(t, chromedp.Navigate(here.JoinPath("..", view).String()))
-		if text := result(t, b, chromedp.Text(chromedp.CSS("body"))); !strings.Contains(text, "f59") {
-			t.Errorf("the view %s does not name f59:\n%.2000s", view, text)
-		}
-	}
 	b.checkComplaints(t, h.URL)
 	h.Stop(t)
 }

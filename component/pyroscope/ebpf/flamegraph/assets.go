@@ -29,34 +29,14 @@ var templates = sync.OnceValue(func() *template.Template {
 		"date":    func(t time.Time) string { return t.Format(time.DateTime) },
 		"iso":     func(t time.Time) string { return t.Format(time.RFC3339) },
 		"minutes": func(d time.Duration) string { return fmt.Sprintf("%g minutes", d.Minutes()) },
-		"dot":     haveDot,
 		"amount":  amount,
 		"change":  func(c compare.Change) string { return changeText(&c) },
 		"between": func(c compare.Change) string { return betweenText(&c) },
 	}).ParseFS(assets, "page/*.html"))
 })
 
-// viewHead returns the additions to the head of pprof's pages.
-func viewHead() []byte {
-	css, err := assets.ReadFile("page/view.css")
-	if err != nil {
-		return nil // cannot happen: it is embedded
-	}
-	if !haveDot() {
-		css = append(css, "#graphbtn { display: none !important; }\n"...)
-	}
-	return []byte("<link rel=\"icon\" href=\"data:,\">\n<style>\n" + string(css) + "</style>\n")
-}
-
-// isAsset reports whether a path names a file of the page.
-func isAsset(where string) bool {
-	switch where {
-	case "/style.css", "/page.js", "/flame.css", "/flame.js", "/timeline.css", "/timeline.js", "/group.js":
-		return true
-	default:
-		return false
-	}
-}
+// assetNames are the scripts and styles of the page, of this package and of package view.
+var assetNames = []string{"style.css", "page.js", "flame.css", "flame.js", "timeline.css", "timeline.js", "group.js"}
 
 func serveAsset(w http.ResponseWriter, name string) {
 	body, err := assets.ReadFile("page/" + name)

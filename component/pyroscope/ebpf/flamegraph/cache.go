@@ -13,7 +13,6 @@ import (
 const (
 	maxAnswerBytes = 1 << 20  // of answers, compressed as they are sent
 	maxFoldedBytes = 16 << 20 // of profiles, folded
-	maxViewBytes   = 24 << 20 // of pprof's views, which hold a merged profile decoded and encoded
 	maxViewIdle    = 5 * time.Minute
 )
 

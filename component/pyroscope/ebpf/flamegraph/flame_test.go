@@ -45,7 +45,7 @@ func TestFlame(t *testing.T) {
 	require.NotContains(t, answer.Header.Get("Content-Security-Policy"), "unsafe")
 	require.Contains(t, body, "<title>Flame graph of fio · Headwater</title>")
 	require.Contains(t, visible(body), "4,608 samples")
-	require.Regexp(t, `href="\./ui/[0-9a-f]+\.\d+\.\d+/flamegraph"`, body)
+	require.Regexp(t, `href="\./download\?from=\d+&amp;target=[0-9a-f]+&amp;to=\d+"`, body)
 	again, _ := get(t, server.URL+prefix+"/flame?range=1m&target="+fioID())
 	require.Equal(t, answer.Request.URL.String(), again.Request.URL.String(), "times are made absolute")
 

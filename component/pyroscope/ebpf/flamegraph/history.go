@@ -1,9 +1,8 @@
 // Package flamegraph is the web page of a profiler: the profiles of the last minutes, kept in bounded memory, and
-// optionally older profiles on disk; an overview of them, flame graphs, and google/pprof's own web interface for a
-// selected profile.
+// optionally older profiles on disk; an overview of them, flame graphs, and files for other tools.
 //
 // The page uses only relative links, so it works below any prefix. It loads no resources from other sites, opens no
-// files except its history and starts no process, except Graphviz's dot for pprof's graph view if dot is installed.
+// files except its history, and starts no process.
 //
 // The package does not depend on profilers, River or components.
 package flamegraph

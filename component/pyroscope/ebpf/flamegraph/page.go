@@ -63,7 +63,7 @@ type Page struct {
 	live      *budget           // for the CPU time of views
 	counted   viewCache[counts] // profiles that were read for a timeline
 	lines     pastLines
-	views     viewCache[*pprofView] // pprof's views
+	mux       http.ServeMux
 }
 
 // New returns an empty page.
@@ -78,14 +78,15 @@ func New(o Options) *Page {
 		o.MaxBytes = DefaultMaxBytes
 	}
 	shown, live := &shownNames{}, &budget{}
-	return &Page{
+	p := &Page{
 		options: o, comparing: make(chan struct{}, 1), recording: make(chan struct{}, 1),
 		history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.shownName}, shown: shown, live: live,
 		answers: viewCache[*answer]{maxBytes: maxAnswerBytes, spend: live.spend},
-		views:   viewCache[*pprofView]{maxBytes: maxViewBytes},
 		folds:   viewCache[foldedProfile]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
 		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
 	}
+	p.addRoutes()
+	return p
 }
 
 // SetMaxBytes changes Options.MaxBytes, but only for the history: it removes the oldest profiles beyond the limit.
@@ -100,7 +101,6 @@ func (p *Page) DropViews() {
 	p.folds.dropOldest()
 	p.makers.dropMaker()
 	p.lines.expire(time.Now().Add(2 * maxViewIdle))
-	p.views.dropOldest()
 }
 
 // Bytes returns the memory of the kept profiles.
@@ -115,7 +115,6 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	p.answers.expire(time.Now())
 	p.folds.expire(time.Now())
 	p.makers.expire(time.Now())
-	p.views.expire(time.Now())
 	p.counted.expire(time.Now())
 	p.lines.expire(time.Now())
 }
@@ -123,8 +122,7 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 // Changes returns the programs that recently got a new build, newest first, and the number of changes so far.
 func (p *Page) Changes() (changes []Change, seen uint64) { return p.changes.allChanges() }
 
-// ServeHTTP implements http.Handler. The paths are / (the overview), the pages, the paths below api/, profile and
-// download (of a selection given as parameters), and /ui/SELECTION/VIEW for pprof's views.
+// ServeHTTP implements http.Handler. The paths are relative to a prefix that has been removed from the request's path.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -133,63 +131,47 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "+
 			"form-action 'self'; base-uri 'none'")
-	where := "/" + strings.TrimPrefix(r.URL.Path, "/")
-	if where == "/api/record" {
-		p.serveRecord(w, r)
-		return
+	if !strings.HasPrefix(r.URL.Path, "/") { // hosts differ in what they leave of the path
+		address := *r.URL
+		address.Path = "/" + address.Path
+		shallow := *r
+		shallow.URL = &address
+		r = &shallow
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		header.Set("Allow", "GET, HEAD")
-		http.Error(w, "only GET and HEAD are allowed here", http.StatusMethodNotAllowed)
-		return
-	}
-	switch {
-	case where == "/":
-		p.serveOverview(w, r)
-	case where == "/open":
-		p.serveOpen(w, r)
-	case where == "/flame":
-		p.serveFlame(w, r)
-	case where == "/diff":
-		p.serveDiff(w, r)
-	case where == "/pprof":
-		p.servePprof(w, r, "flamegraph")
-	case where == "/download":
-		p.servePprof(w, r, "download")
-	case where == "/profile":
-		p.serveProfile(w, r)
-	case strings.HasPrefix(where, "/api/"):
-		p.serveAPI(w, r, strings.TrimPrefix(where, "/api/"))
-	case isAsset(where):
-		serveAsset(w, strings.TrimPrefix(where, "/"))
-	case strings.HasPrefix(where, "/ui/"):
-		p.serveView(w, r, strings.TrimPrefix(where, "/ui/"))
-	default:
-		p.failPage(w, "./", http.StatusNotFound, "There is no such page.")
-	}
+	p.mux.ServeHTTP(w, r)
 }
 
-// serveAPI answers with JSON.
-func (p *Page) serveAPI(w http.ResponseWriter, r *http.Request, name string) {
-	switch name {
-	case "tree":
-		p.serveTree(w, r)
-	case "diff":
-		p.serveDiffData(w, r)
-	case "series":
-		p.serveSeries(w, r)
-	case "top":
-		p.serveTop(w, r)
-	case "sandwich":
-		p.serveSandwich(w, r)
-	case "lines":
-		p.serveLines(w, r)
-	case "processes":
-		p.serveProcesses(w, r)
-	case "health":
-		p.serveHealth(w)
-	default:
-		failJSON(w, http.StatusNotFound, "there is no such path")
+// addRoutes fills the mux: the pages, files of a selection that the parameters describe, JSON below api/, and assets.
+func (p *Page) addRoutes() {
+	for pattern, serve := range map[string]http.HandlerFunc{
+		"GET /{$}":           p.serveOverview,
+		"GET /open":          p.serveOpen,
+		"GET /flame":         p.serveFlame,
+		"GET /diff":          p.serveDiff,
+		"GET /pprof":         p.serveOpen, // it had pprof's own views once
+		"GET /download":      p.serveProfile,
+		"GET /profile":       p.serveProfile,
+		"GET /api/record":    p.serveRecord, // it names the method
+		"POST /api/record":   p.serveRecord,
+		"GET /api/tree":      p.serveTree,
+		"GET /api/diff":      p.serveDiffData,
+		"GET /api/series":    p.serveSeries,
+		"GET /api/top":       p.serveTop,
+		"GET /api/sandwich":  p.serveSandwich,
+		"GET /api/lines":     p.serveLines,
+		"GET /api/processes": p.serveProcesses,
+		"GET /api/health":    p.serveHealth,
+		"GET /api/": func(w http.ResponseWriter, _ *http.Request) {
+			failJSON(w, http.StatusNotFound, "there is no such path")
+		},
+		"GET /": func(w http.ResponseWriter, _ *http.Request) {
+			p.failPage(w, "./", http.StatusNotFound, "There is no such page.")
+		},
+	} {
+		p.mux.HandleFunc(pattern, serve)
+	}
+	for _, name := range assetNames {
+		p.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) { serveAsset(w, name) })
 	}
 }
 
@@ -233,14 +215,6 @@ func (p *Page) serveOpen(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePprof makes a selection absolute that is relative to the newest profile, so that all of pprof's views keep
-// showing the same samples.
-func (p *Page) servePprof(w http.ResponseWriter, r *http.Request, view string) {
-	if s, ok := p.selected(w, r); ok {
-		redirect(w, "ui/"+s.String()+"/"+view, "", http.StatusSeeOther)
-	}
-}
-
 // selected returns the selection of the request's parameters. If that fails, it answers the request itself.
 func (p *Page) selected(w http.ResponseWriter, r *http.Request) (selection, bool) {
 	q, err := parseQuery(r.URL.Query())
@@ -254,35 +228,6 @@ func (p *Page) selected(w http.ResponseWriter, r *http.Request) (selection, bool
 		return selection{}, false
 	}
 	return s, true
-}
-
-// serveView serves one of pprof's views; rest is SELECTION/VIEW.
-func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
-	segment, name, found := strings.Cut(rest, "/")
-	s, err := parseSelection(segment)
-	if err != nil {
-		p.failPage(w, "../../", http.StatusNotFound, err.Error())
-		return
-	}
-	if !found {
-		redirect(w, segment+"/flamegraph", r.URL.RawQuery, http.StatusMovedPermanently)
-		return
-	}
-	v, err := p.views.getView(r.Context(), s.String(), func() (*pprofView, error) {
-		return withPicked(p, s, func(picked []*kept) (*pprofView, error) { return newView(picked, s) })
-	})
-	if err != nil {
-		status, message := explainFailure(err)
-		p.failPage(w, "../../", status, message)
-		return
-	}
-	// pprof's pages have inline scripts and styles.
-	w.Header().Set("Content-Security-Policy",
-		"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; "+
-			"form-action 'none'")
-	if err := v.serve(w, r, "/"+name); errors.Is(err, errNoDot) || errors.Is(err, errNotServed) {
-		p.failPage(w, "../../", http.StatusNotFound, err.Error())
-	}
 }
 
 // errGone says that the selected profiles are no longer kept.

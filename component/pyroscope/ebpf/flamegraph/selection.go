@@ -1,14 +1,12 @@
 package flamegraph
 
 import (
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // allTargets is the target value for all targets.
@@ -186,74 +184,4 @@ func (s selection) values() url.Values {
 		v.Set("build", s.build)
 	}
 	return v
-}
-
-// letters returns the optional parts of a selection, with the letter that precedes each in a URL's path.
-func (s *selection) letters() []struct {
-	letter string
-	text   *string
-} {
-	return []struct {
-		letter string
-		text   *string
-	}{
-		{"c", &s.comm}, {"r", &s.root}, {"x", &s.exe}, {"b", &s.build}, {"t", &s.thread}, {"k", &s.kind},
-		{"f", &s.focus}, {"i", &s.ignore},
-	}
-}
-
-// String returns s as one segment of a URL's path.
-func (s selection) String() string {
-	text := fmt.Sprintf("%s.%d.%d", s.target, s.from, s.to)
-	if s.pid != 0 {
-		text += ".p" + strconv.FormatUint(uint64(s.pid), 10)
-	}
-	for _, part := range s.letters() {
-		if *part.text != "" {
-			text += "." + part.letter + base64.RawURLEncoding.EncodeToString([]byte(*part.text))
-		}
-	}
-	return text
-}
-
-// parseSelection is the inverse of String.
-func parseSelection(text string) (selection, error) {
-	bad := fmt.Errorf("%q is not a selection of profiles", text)
-	parts := strings.Split(text, ".")
-	if len(parts) < 3 || parts[0] == "" {
-		return selection{}, bad
-	}
-	s := selection{target: parts[0]}
-	var err error
-	if s.from, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
-		return selection{}, bad
-	}
-	if s.to, err = strconv.ParseInt(parts[2], 10, 64); err != nil {
-		return selection{}, bad
-	}
-	for _, part := range parts[3:] {
-		if err := s.parseOption(part); err != nil {
-			return selection{}, bad
-		}
-	}
-	if err := s.filter.check(); err != nil {
-		return selection{}, err
-	}
-	return s, nil
-}
-
-func (s *selection) parseOption(part string) error {
-	if number, ok := strings.CutPrefix(part, "p"); ok {
-		pid, err := strconv.ParseUint(number, 10, 32)
-		s.pid = uint32(pid)
-		return err
-	}
-	for _, of := range s.letters() {
-		if code, ok := strings.CutPrefix(part, of.letter); ok {
-			text, err := base64.RawURLEncoding.DecodeString(code)
-			*of.text = string(text)
-			return err
-		}
-	}
-	return fmt.Errorf("unknown part %q", part)
 }

@@ -181,11 +181,12 @@ func (p *Page) timeline(s selection, by string, count func(*kept) (counts, error
 	}
 	for {
 		all := p.rounds(s, maxBytes)
-		line, err = p.lines.getTimeline(by+" "+key.String(), all.onDisk, func(line *timeline, fresh []archive.Round) error {
+		add := func(line *timeline, fresh []archive.Round) error {
 			return rounds{holder: all.holder, onDisk: fresh}.eachRound(s, func(round []*kept) error {
 				return line.addRound(round, count)
 			})
-		})
+		}
+		line, err = p.lines.getTimeline(by+" "+key.values().Encode(), all.onDisk, add)
 		if errors.Is(err, archive.ErrGone) {
 			continue
 		}

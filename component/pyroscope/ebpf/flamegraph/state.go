@@ -137,7 +137,7 @@ type diskState struct {
 }
 
 // serveHealth answers with the condition of the profiler.
-func (p *Page) serveHealth(w http.ResponseWriter) {
+func (p *Page) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	status := p.options.Status()
 	stats := &status.Stats
 	out := healthAnswer{

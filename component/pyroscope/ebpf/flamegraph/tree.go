@@ -102,17 +102,16 @@ func (p *Page) flame(r *http.Request, s selection) (*answer, error) {
 // flamePage is the data of the template of the flame graph's page.
 type flamePage struct {
 	flameAbout
-	Name                            string
-	Overview, Tree, Pprof, Download string // relative links
-	Top, Series                     string
-	Functions, Sandwich, Lines      string
-	FromMS, ToMS                    int64
-	Fields                          []field
-	Ranges                          []rangeLink
-	Group                           string // the chosen label
-	Groupings                       []grouping
-	Exports                         []exportLink
-	Record                          *recordForm // nil: recordings are not possible
+	Name                             string
+	Overview, Tree, Download, Series string // relative links
+	Functions, Sandwich, Lines       string
+	FromMS, ToMS                     int64
+	Fields                           []field
+	Ranges                           []rangeLink
+	Group                            string // the chosen label
+	Groupings                        []grouping
+	Exports                          []exportLink
+	Record                           *recordForm // nil: recordings are not possible
 }
 
 // serveFlame answers with the page of a flame graph. A request relative to the newest profile is redirected to absolute
@@ -133,13 +132,12 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		p.failSelection(w, s, err)
 		return
 	}
-	pprof := "./ui/" + s.String()
 	_, onDisk := p.Disk()
 	offered := p.offered(s)
 	p.render(w, http.StatusOK, "flame.html", flamePage{
 		flameAbout: f.about, Name: p.options.Name,
 		Overview: "./?" + url.Values{"target": {s.target}}.Encode(), Tree: "./api/tree?" + s.values().Encode(),
-		Pprof: pprof + "/flamegraph", Top: pprof + "/top", Download: pprof + "/download",
+		Download:  "./download?" + s.values().Encode(),
 		Functions: "./api/top?" + s.values().Encode(), Sandwich: "./api/sandwich?" + s.values().Encode(),
 		Lines:  "./api/lines?" + s.values().Encode(),
 		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
