@@ -15,7 +15,7 @@ import (
 	"github.com/headwater/headwater/ebpf/host/numa"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/source/heap"
-	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/export"
 	"github.com/headwater/headwater/flame/kind"
 )
@@ -54,14 +54,14 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.userOnly, "user", "U", false, "sample only the user part of stacks")
 	f.inline = true
 	flags.Var(&f.inline, "inline", "show inlined functions: yes or no")
-	flags.StringVar(&f.demangle, "demangle", symbol.DemangleTemplates.String(),
+	flags.StringVar(&f.demangle, "demangle", demangle.Templates.String(),
 		"form of C++ and Rust names: none, simplified, templates or full; "+
 			"only full shows the addresses in names of Java's hidden classes")
 }
 
 // options checks the flags, and returns the options they specify. It requires a selection, and refuses more than one.
 func (f *samplingFlags) options() (o record.Options, err error) {
-	demangle, err := symbol.ParseDemangle(f.demangle)
+	demangle, err := demangle.Parse(f.demangle)
 	if err != nil {
 		return o, fmt.Errorf("--demangle: %w", err)
 	}

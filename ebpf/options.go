@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/ebpf/source/probing"
-	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/kind"
 )
 
@@ -87,7 +87,7 @@ func DefaultOptions() Options {
 		ProfileOptions: ProfileOptions{
 			SampleRate:   97,
 			Comm:         CommStackframe,
-			Demangle:     symbol.DemangleNone,
+			Demangle:     demangle.None,
 			InlineFrames: true,
 			Python:       true,
 			Hotspot:      true,

@@ -15,8 +15,8 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 // TestNamedPlaces checks that later rounds reuse the names of a round, until names may have changed, or are shown in
@@ -68,7 +68,7 @@ func TestNamedPlaces(t *testing.T) {
 	require.Len(t, b.names.places.places, len(want))
 
 	named = first()
-	options.Demangle = symbol.DemangleFull
+	options.Demangle = demangle.Full
 	u, err := b.Prepare(options)
 	require.NoError(t, err)
 	u.Apply()

@@ -17,6 +17,7 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/kind"
 	"github.com/headwater/headwater/flame/pprof"
 )
@@ -49,7 +50,7 @@ type namer struct {
 // namedFrame is a frame, and how to show its name.
 type namedFrame struct {
 	kernel.Frame
-	demangle symbol.DemangleMode
+	demangle demangle.Mode
 	inline   bool
 	hotspot  bool
 	pid      uint32 // only for frames outside any file

@@ -4,8 +4,8 @@ import (
 	"maps"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 const (
@@ -40,7 +40,7 @@ func (p *namedPlaces) slotOf(at place) *recentPlace {
 
 // naming holds the options for names.
 type naming struct {
-	demangle        symbol.DemangleMode
+	demangle        demangle.Mode
 	inline, hotspot bool
 }
 

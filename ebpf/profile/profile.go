@@ -11,9 +11,9 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/kind"
 )
 
@@ -40,23 +40,23 @@ type Options struct {
 	// Periods are the values of a sample of the other kinds, in the unit of the first value of the kind; 0 if the kind
 	// is not sampled, or its samples have their own values.
 	Periods         [kind.Count]int64
-	Comm            CommMode            // where the process name goes
-	PIDLabel        bool                // add a sample label "pid"
-	ThreadNameLabel bool                // add a sample label "thread_name"
-	ThreadIDLabel   bool                // add a sample label "thread_id"
-	CPULabel        bool                // add a sample label "cpu"
-	NUMANodeLabel   bool                // add a sample label "numa_node" with the node of the CPU, if known
-	NoStateLabel    bool                // for samples off CPU: omit the label LabelState
-	NoWaitLabel     bool                // for samples off CPU: omit the label LabelWait
-	Timestamps      bool                // keep the time of each sample, see pprof.Timestamp; memory grows with them
-	Demangle        symbol.DemangleMode // how C++ and Rust names are shown
-	InlineFrames    bool                // show inlined functions
-	Python          bool                // show Python functions
-	Hotspot         bool                // show Java methods
-	V8              bool                // show JavaScript functions
-	FoldRuntimes    bool                // omit native frames of a runtime in stacks with functions of its language
-	SymbolBytes     int                 // limit of the memory for symbol tables; 0 for symbol.DefaultTableBytes
-	Debuginfod      debuginfod.Options  // servers of missing debug files; none without URLs
+	Comm            CommMode           // where the process name goes
+	PIDLabel        bool               // add a sample label "pid"
+	ThreadNameLabel bool               // add a sample label "thread_name"
+	ThreadIDLabel   bool               // add a sample label "thread_id"
+	CPULabel        bool               // add a sample label "cpu"
+	NUMANodeLabel   bool               // add a sample label "numa_node" with the node of the CPU, if known
+	NoStateLabel    bool               // for samples off CPU: omit the label LabelState
+	NoWaitLabel     bool               // for samples off CPU: omit the label LabelWait
+	Timestamps      bool               // keep the time of each sample, see pprof.Timestamp; memory grows with them
+	Demangle        demangle.Mode      // how C++ and Rust names are shown
+	InlineFrames    bool               // show inlined functions
+	Python          bool               // show Python functions
+	Hotspot         bool               // show Java methods
+	V8              bool               // show JavaScript functions
+	FoldRuntimes    bool               // omit native frames of a runtime in stacks with functions of its language
+	SymbolBytes     int                // limit of the memory for symbol tables; 0 for symbol.DefaultTableBytes
+	Debuginfod      debuginfod.Options // servers of missing debug files; none without URLs
 }
 
 // period returns the value of a sample without its own value, in the unit of the kind's first value.

@@ -23,9 +23,9 @@ import (
 	"github.com/headwater/headwater/ebpf/source/offcpu"
 	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/ebpf/source/probing"
-	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/export"
 	"github.com/headwater/headwater/flame/kind"
 	"github.com/headwater/headwater/flame/pprof"
@@ -61,13 +61,13 @@ type Options struct {
 	UserStacks   bool        // record the user part of stacks
 	KernelStacks bool        // record the kernel part of stacks
 
-	Threads      bool                // distinguish processes and threads, by LabelPID, LabelThread and LabelThreadID
-	CPUs         bool                // distinguish CPUs, by LabelCPU
-	NUMANodes    bool                // distinguish NUMA nodes of CPUs, by LabelNUMANode
-	Wakers       bool                // for time off CPU: name the waker that ended a wait, by LabelWaker
-	Timestamps   bool                // keep the time of each sample, see pprof.Timestamp
-	InlineFrames bool                // show inlined functions
-	Demangle     symbol.DemangleMode // how names of C++ and Rust are shown
+	Threads      bool          // distinguish processes and threads, by LabelPID, LabelThread and LabelThreadID
+	CPUs         bool          // distinguish CPUs, by LabelCPU
+	NUMANodes    bool          // distinguish NUMA nodes of CPUs, by LabelNUMANode
+	Wakers       bool          // for time off CPU: name the waker that ended a wait, by LabelWaker
+	Timestamps   bool          // keep the time of each sample, see pprof.Timestamp
+	InlineFrames bool          // show inlined functions
+	Demangle     demangle.Mode // how names of C++ and Rust are shown
 
 	TableBytes int // limit of the memory for unwind tables
 

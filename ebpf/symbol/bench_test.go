@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/object/debugfile"
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 // BenchmarkLoad builds the tables of some large programs. Its allocations should be only a little more than the tables.
@@ -77,7 +78,7 @@ func BenchmarkDemangle(b *testing.B) {
 	for _, name := range []string{"main", "_ZNSt6vectorIiSaIiEE9push_backERKi"} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				DemangleSimplified.Apply(name)
+				demangle.Simplified.Apply(name)
 			}
 		})
 	}

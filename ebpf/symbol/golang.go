@@ -5,6 +5,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/unwind/gopclntab"
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 // golang names code from the function table that Go's linker puts in every program, with source lines and inlined
@@ -51,7 +52,7 @@ func (g *golang) len() int { return g.table.Len() }
 func withoutTypeArguments(name string) string {
 	open := strings.IndexByte(name, '[')
 	end := strings.LastIndexByte(name, ']')
-	if open <= 0 || end < open || strings.HasPrefix(name, "type:.") || mangled(name) {
+	if open <= 0 || end < open || strings.HasPrefix(name, "type:.") || demangle.IsMangled(name) {
 		return name
 	}
 	return name[:open] + "[...]" + name[end+1:]

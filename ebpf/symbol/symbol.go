@@ -52,7 +52,7 @@ const (
 
 // Frame is one function at an address. All strings are valid UTF-8.
 type Frame struct {
-	Function  string // mangled, as in the symbol table; see DemangleMode.Apply
+	Function  string // mangled, as in the symbol table; see demangle.Mode.Apply
 	File      string // source file if known; in the kernel "[kernel]" or "[module]"
 	StartLine int    // of the function's declaration; 0 if unknown
 	Line      int    // 0 if unknown

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 // table maps addresses to names. It takes twelve bytes a range and holds no names, which stay in the pool. Its ranges
@@ -188,7 +190,7 @@ func compareNames(a, b string) int {
 
 // underscores counts leading underscores. C++ and Rust names always have them, so they do not count.
 func underscores(name string) int {
-	if mangled(name) {
+	if demangle.IsMangled(name) {
 		return 0
 	}
 	return len(name) - len(strings.TrimLeft(name, "_"))

@@ -98,8 +98,60 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
+// Explain returns a sentence that explains the outcome to users of profiles.
+func (o Outcome) Explain() string {
+	switch o {
+	case Complete:
+		return "The whole stack, down to the outermost frame."
+	case CompleteFP:
+		return "The whole stack; the last part by frame pointers."
+	case NoMapping:
+		return "An address outside every executable file, such as JIT code."
+	case ProcessUnknown:
+		return "The process was not known yet, or has ended."
+	case PageMissing:
+		return "The unwind rules of this code were not loaded yet."
+	case NoRow:
+		return "The file has no unwind rule for this code."
+	case UnsupportedRule:
+		return "The unwinder does not support this kind of unwind rule."
+	case UnreadableStack:
+		return "The stack could not be read, for example because it was swapped out."
+	case NoProgress:
+		return "The unwind rule is wrong: it led down the stack."
+	case DepthLimit:
+		return "The stack is deeper than the limit."
+	case Task32Bit:
+		return "A 32-bit program, whose stack was not copied."
+	case KernelThread:
+		return "A thread of the kernel: there is no user stack."
+	case NoUserRegisters:
+		return "A kernel worker, or a task inside execve, has no registers of a program."
+	case NotCollected:
+		return "User stacks are turned off."
+	case NoCall:
+		return "The file has no unwind rule for this code, and no call precedes the return address found."
+	case RecordsLost:
+		return "The profiler had no CPU for seconds, or the kernel's buffer for records of processes was full."
+	case Moved:
+		return "The thread ran while its stack was read."
+	case Guessed:
+		return "Some caller was found only by the frame pointer, in code that may not keep a frame pointer."
+	case Replaced:
+		return "The unwind rules belonged to a program or library that another one had replaced."
+	case Switched:
+		return "The thread was switching stacks, or its callers were frozen in a heap."
+	}
+	return ""
+}
+
 // Complete reports whether the walk reached the root of the stack.
 func (o Outcome) Complete() bool { return o == Complete || o == CompleteFP }
+
+// NothingMissing reports whether a sample with this outcome has its whole user stack, or should have none.
+func (o Outcome) NothingMissing() bool {
+	return o.Complete() || !o.HasUserPart() && o != NoUserRegisters
+}
 
 // HasUserPart reports whether a sample with this outcome should have user frames.
 func (o Outcome) HasUserPart() bool {

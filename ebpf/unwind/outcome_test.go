@@ -13,3 +13,15 @@ func TestOutcomeNames(t *testing.T) {
 		seen[name] = o
 	}
 }
+
+// TestExplain: every outcome of a sample has a sentence for users.
+func TestExplain(t *testing.T) {
+	texts := map[string]Outcome{}
+	for o := Complete; o <= Switched; o++ {
+		text := o.Explain()
+		if other, ok := texts[text]; ok || text == "" {
+			t.Errorf("%s is explained as %q, as %s is", o, text, other)
+		}
+		texts[text] = o
+	}
+}

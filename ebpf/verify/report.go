@@ -14,6 +14,7 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/ebpf/verify/reference"
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 // Report is the result of a Verifier.
@@ -243,7 +244,7 @@ func (n reporter) named(object *symbol.Object, vaddr uint64, returns bool, mark 
 	if frames[0].Kind == symbol.Unknown {
 		return at
 	}
-	return symbol.DemangleSimplified.Apply(frames[0].Function) + " (" + at + ")"
+	return demangle.Simplified.Apply(frames[0].Function) + " (" + at + ")"
 }
 
 func frameMark(f kernel.Frame) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // manyStacks is a profile of 12,000 different stacks, which take 120,000 nodes. The function "often" is in one of so
@@ -38,15 +38,15 @@ func manyStacks(seed uint64, often int) *profile.Profile {
 // manyServer shows profiles of more stacks than are drawn.
 func manyServer(t *testing.T) *httptest.Server {
 	t.Helper()
-	page := flamegraph.New(flamegraph.Options{Name: "test", Status: func() flamegraph.Status {
-		return flamegraph.Status{Healthy: true, Interval: time.Minute}
+	page := server.New(server.Options{Name: "test", Status: func() server.Status {
+		return server.Status{Healthy: true, Interval: time.Minute}
 	}})
 	now := time.Now()
 	for i := range 4 {
 		var data bytes.Buffer
 		require.NoError(t, manyStacks(uint64(i), 2+4*i).Write(&data)) // the newest has least of "often"
 		end := now.Add(time.Duration(i-3) * 15 * time.Second)
-		page.Add(end.Add(-15*time.Second), end, []flamegraph.Profile{{
+		page.Add(end.Add(-15*time.Second), end, []server.Profile{{
 			Labels: map[string]string{"service_name": "service"}, Data: data.Bytes(), Samples: 12_000,
 		}})
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
+	"github.com/headwater/headwater/flame/server"
 	"github.com/headwater/headwater/flame/tree"
 	"github.com/headwater/headwater/integration/testkit"
 )
@@ -155,7 +155,7 @@ func flameProfile(t testing.TB) *profile.Profile {
 }
 
 // nothingRecorded stands for a profiler that can record.
-func nothingRecorded(context.Context, flamegraph.Recording) (*profile.Profile, error) {
+func nothingRecorded(context.Context, server.Recording) (*profile.Profile, error) {
 	return nil, nil
 }
 
@@ -167,11 +167,11 @@ func flameServer(t *testing.T) *httptest.Server {
 	if err := p.Write(&data); err != nil {
 		t.Fatal(err)
 	}
-	page := flamegraph.New(flamegraph.Options{Name: "test", Record: nothingRecorded, Status: func() flamegraph.Status {
-		return flamegraph.Status{Healthy: true, Interval: time.Minute}
+	page := server.New(server.Options{Name: "test", Record: nothingRecorded, Status: func() server.Status {
+		return server.Status{Healthy: true, Interval: time.Minute}
 	}})
 	now := time.Now()
-	page.Add(now.Add(-15*time.Second), now, []flamegraph.Profile{{
+	page.Add(now.Add(-15*time.Second), now, []server.Profile{{
 		Labels: map[string]string{"service_name": "service"}, Data: data.Bytes(), Samples: 2040 * 350,
 	}})
 	server := httptest.NewServer(http.StripPrefix("/profiler", page))

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // waitingServer shows time of threads that do not run: 600 samples wait for a lock, 300 for a file, and 100 for an
@@ -36,11 +36,11 @@ func waitingServer(t *testing.T) *httptest.Server {
 	}
 	var data bytes.Buffer
 	require.NoError(t, p.Write(&data))
-	page := flamegraph.New(flamegraph.Options{Name: "test", Status: func() flamegraph.Status {
-		return flamegraph.Status{Healthy: true, Interval: time.Minute}
+	page := server.New(server.Options{Name: "test", Status: func() server.Status {
+		return server.Status{Healthy: true, Interval: time.Minute}
 	}})
 	now := time.Now()
-	page.Add(now.Add(-15*time.Second), now, []flamegraph.Profile{{
+	page.Add(now.Add(-15*time.Second), now, []server.Profile{{
 		Labels: map[string]string{"service_name": "service"}, Data: data.Bytes(), Samples: 1000, Kind: "off-cpu",
 	}})
 	server := httptest.NewServer(http.StripPrefix("/profiler", page))

@@ -21,7 +21,7 @@ import (
 // TestLinksOutliveARestart requests the same time before and after headwater is restarted, once after a signal to end
 // and once after a kill.
 func TestLinksOutliveARestart(t *testing.T) {
-	testkit.Nightly(t, "the package flamegraph tests what is read after a restart")
+	testkit.Nightly(t, "package flame/server tests what is read after a restart")
 	need.Root(t)
 	lab.StartChain(t, lab.ChainProgram(t, "hwrestart"), 120)
 	data := t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
-	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/flame/server"
 )
 
 const (
@@ -52,7 +52,7 @@ func shopStacks() []shopStack {
 // shop is a page with what the service shop and the program batch did in five minutes.
 type shop struct {
 	server *httptest.Server
-	page   *flamegraph.Page
+	page   *server.Page
 	end    time.Time
 	random *rand.Rand
 
@@ -66,7 +66,7 @@ func newShop(t *testing.T) *shop {
 		samples: map[string]float64{}, self: map[string]float64{},
 	}
 	deploy := s.end.Add(-shopRounds / 2 * 15 * time.Second)
-	s.page = flamegraph.New(flamegraph.Options{Name: "test", Status: shopStatus,
+	s.page = server.New(server.Options{Name: "test", Status: shopStatus,
 		Started: func(pid uint32) (time.Time, bool) {
 			return map[uint32]time.Time{1: s.end.Add(-time.Hour), 2: deploy, 3: s.end.Add(-time.Hour)}[pid], true
 		}})
@@ -83,24 +83,28 @@ func newShop(t *testing.T) *shop {
 }
 
 // shopStatus is the condition of the profiler: 300 of its 20,000 stacks are incomplete, most of them in one library.
-func shopStatus() flamegraph.Status {
-	var stats ebpf.Stats
-	stats.Expected, stats.Delivered = 20_000, 20_000
-	stats.Outcomes = map[string]uint64{"complete": 19_700, "no_row": 260, "depth_limit": 40}
-	stats.Binaries = []ebpf.BinaryStats{
-		{File: "/opt/vendor/libold.so", Outcome: "no_row", Samples: 255},
-		{File: shopProgram, Outcome: "depth_limit", Samples: 40},
-		{File: "/usr/lib/libother.so", Outcome: "no_row", Samples: 5},
+func shopStatus() server.Status {
+	outcome := func(o unwind.Outcome, samples uint64) server.Outcome {
+		return server.Outcome{Name: o.String(), Text: o.Explain(), Good: o.Complete(), Samples: samples}
 	}
-	return flamegraph.Status{Healthy: true, Interval: 15 * time.Second, SampleRate: 100, ByName: true, ByPID: true,
-		SampleLabels: []string{"thread_name"}, Stats: stats}
+	return server.Status{Healthy: true, Interval: 15 * time.Second, SampleRate: 100, ByName: true, ByPID: true,
+		SampleLabels: []string{"thread_name"}, Expected: 20_000, Delivered: 20_000,
+		Outcomes: []server.Outcome{
+			outcome(unwind.Complete, 19_700), outcome(unwind.NoRow, 260), outcome(unwind.DepthLimit, 40),
+		},
+		Incomplete: []server.Incomplete{
+			{File: "/opt/vendor/libold.so", Outcome: "no_row", Samples: 255},
+			{File: shopProgram, Outcome: "depth_limit", Samples: 40},
+			{File: "/usr/lib/libother.so", Outcome: "no_row", Samples: 5},
+		},
+	}
 }
 
 // addRound adds 15 seconds up to end. price takes factor times as much.
 func (s *shop) addRound(t *testing.T, end time.Time, pid uint32, build string, factor float64) {
 	t.Helper()
 	b := newShopProfile(end, build)
-	service := flamegraph.Process{PID: pid, Comm: "shopd", Program: shopProgram, Build: build}
+	service := server.Process{PID: pid, Comm: "shopd", Program: shopProgram, Build: build}
 	for _, stack := range shopStacks() {
 		mean := stack.mean
 		if stack.frames[len(stack.frames)-1] == "price" {
@@ -115,10 +119,10 @@ func (s *shop) addRound(t *testing.T, end time.Time, pid uint32, build string, f
 	b.add("batch", batch, 100)
 	s.count(batch, 100)
 	service.WithUser, service.Complete = service.Samples, service.Samples
-	s.page.Add(end.Add(-15*time.Second), end, []flamegraph.Profile{{
+	s.page.Add(end.Add(-15*time.Second), end, []server.Profile{{
 		Labels: map[string]string{"service_name": "shop"}, Data: b.bytes(t), Samples: service.Samples + 100,
 		WithUser: service.Samples + 100, Complete: service.Samples + 100, Period: shopPeriod,
-		Processes: []flamegraph.Process{service, {
+		Processes: []server.Process{service, {
 			PID: 3, Comm: "batch", Program: "/usr/bin/batch", Build: "cccc3333", Samples: 100, WithUser: 100, Complete: 100,
 		}},
 	}})

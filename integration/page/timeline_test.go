@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
+	"github.com/headwater/headwater/flame/server"
 	"github.com/headwater/headwater/integration/testkit"
 )
 
@@ -23,10 +23,10 @@ import (
 const rounds = 8
 
 // timelineServer shows intervals of 15 s up to end, the later ones with more of the process job.
-func timelineServer(t *testing.T, end time.Time) (*httptest.Server, *flamegraph.Page) {
+func timelineServer(t *testing.T, end time.Time) (*httptest.Server, *server.Page) {
 	t.Helper()
-	page := flamegraph.New(flamegraph.Options{Name: "test", Status: func() flamegraph.Status {
-		return flamegraph.Status{Healthy: true, Interval: 15 * time.Second, SampleRate: 100, ByName: true}
+	page := server.New(server.Options{Name: "test", Status: func() server.Status {
+		return server.Status{Healthy: true, Interval: 15 * time.Second, SampleRate: 100, ByName: true}
 	}})
 	for i := range rounds {
 		addRound(t, page, end.Add(time.Duration(i-rounds+1)*15*time.Second), uint64(100*(i+1)))
@@ -37,7 +37,7 @@ func timelineServer(t *testing.T, end time.Time) (*httptest.Server, *flamegraph.
 }
 
 // addRound adds an interval in which the process service has 400 samples, and job as many as are given.
-func addRound(t *testing.T, page *flamegraph.Page, end time.Time, job uint64) {
+func addRound(t *testing.T, page *server.Page, end time.Time, job uint64) {
 	t.Helper()
 	var data bytes.Buffer
 	p := flameProfile(t)
@@ -45,9 +45,9 @@ func addRound(t *testing.T, page *flamegraph.Page, end time.Time, job uint64) {
 	if err := p.Compact().Write(&data); err != nil {
 		t.Fatal(err)
 	}
-	page.Add(end.Add(-15*time.Second), end, []flamegraph.Profile{{
+	page.Add(end.Add(-15*time.Second), end, []server.Profile{{
 		Labels: map[string]string{"service_name": "service"}, Data: data.Bytes(), Samples: 400 + job,
-		Processes: []flamegraph.Process{{PID: 1, Comm: "service", Samples: 400}, {PID: 2, Comm: "job", Samples: job}},
+		Processes: []server.Process{{PID: 1, Comm: "service", Samples: 400}, {PID: 2, Comm: "job", Samples: job}},
 	}})
 }
 
@@ -228,7 +228,7 @@ func checkRanges(t *testing.T, b *browser, origin string, end time.Time) {
 }
 
 // checkLive follows the newest profile, and comes to it from a link that has expired.
-func checkLive(t *testing.T, b *browser, origin string, page *flamegraph.Page, end time.Time) {
+func checkLive(t *testing.T, b *browser, origin string, page *server.Page, end time.Time) {
 	b.do(t, chromedp.Navigate(origin+"/profiler/open?range=last"))
 	waitForTimeline(t, b)
 	b.do(t, chromedp.Click(chromedp.CSS("#live")))

@@ -138,8 +138,8 @@ func outcomeRecipe() recipe {
 			{"ebpf/unwind/step_test.go", "leaf, NoProgress},",
 				"\t\t\"frame of two terabytes\": {x86, WideRule{CFA: CFAFP, CFAOff: 16}, Regs{SP: 0x7000, FP: 1 << 41}, nil,\n" +
 					"\t\t\tRegs{SP: 0x7000, FP: 1 << 41}, FrameTooLarge},"},
-			{"component/pyroscope/ebpf/flamegraph/status.go", `return "The unwind rule is wrong: it led down the stack.", false`,
-				"\tcase \"frame_too_large\":\n\t\treturn \"A frame was too large to be true.\", false"},
+			{"ebpf/unwind/outcome.go", `return "The unwind rule is wrong: it led down the stack."`,
+				"\tcase FrameTooLarge:\n\t\treturn \"A frame was too large to be true.\""},
 			{"docs/troubleshooting.md",
 				"| `task_32bit` | a 32-bit program whose stack was not copied; on arm64, any 32-bit program | " +
 					"see `pyroscope_ebpf_stacks_not_copied_total`; arm64: not supported |",
@@ -296,7 +296,7 @@ func checkCounter(t *testing.T, tree string) {
 func checkOutcome(t *testing.T, tree string) {
 	run(t, tree, "go", "test", "-run", "^Test(Step|StepParity|OutcomeNames)$", "./ebpf/unwind")
 	run(t, tree, "go", "test", "-run", "^TestSharedNumbers$", "./ebpf/kernel")
-	run(t, tree, "go", "test", "-run", "^TestOutcomeTexts$", "./component/pyroscope/ebpf/flamegraph")
+	run(t, tree, "go", "test", "-run", "^TestOutcomeTexts$", "./flame/server")
 }
 
 // run runs a command in a tree and returns its output.

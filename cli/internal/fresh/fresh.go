@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/cli/internal/summary"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/record"
-	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 // ErrNoSamples says that the selected processes used no CPU.
@@ -24,7 +24,7 @@ func Record(
 ) (r *record.Recording, err error) {
 	recorder, err := record.Open(record.Options{
 		Selection: what, SampleRate: rate, UserStacks: true, KernelStacks: true, Threads: true, InlineFrames: true,
-		Demangle: symbol.DemangleSimplified, TableBytes: ebpf.DefaultOptions().TableBytes,
+		Demangle: demangle.Simplified, TableBytes: ebpf.DefaultOptions().TableBytes,
 	})
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 // Arguments configure pyroscope.ebpf.
@@ -177,18 +177,18 @@ func (a *Settings) commMode() ebpf.CommMode {
 	return ebpf.CommMode(a.Comm)
 }
 
-func (a *Settings) demangleMode() (symbol.DemangleMode, error) {
+func (a *Settings) demangleMode() (demangle.Mode, error) {
 	if a.Demangle == "" {
-		return symbol.DemangleNone, nil
+		return demangle.None, nil
 	}
-	return symbol.ParseDemangle(a.Demangle)
+	return demangle.Parse(a.Demangle)
 }
 
 // options converts valid settings to the profiler's options.
 func (a *Settings) options() ebpf.Options {
-	demangle, err := a.demangleMode()
+	mode, err := a.demangleMode()
 	if err != nil {
-		demangle = symbol.DemangleNone // cannot happen: Validate has checked it
+		mode = demangle.None // cannot happen: Validate has checked it
 	}
 	o := ebpf.DefaultOptions()
 	o.SampleRate = a.SampleRate
@@ -206,7 +206,7 @@ func (a *Settings) options() ebpf.Options {
 	o.PIDLabel = a.PIDLabel
 	o.ThreadNameLabel, o.ThreadIDLabel = a.ThreadNameLabel, a.ThreadIDLabel
 	o.CPULabel, o.NUMANodeLabel = a.CPULabel, a.NUMANodeLabel
-	o.Demangle = demangle
+	o.Demangle = mode
 	o.TableBytes = int(a.UnwindTableMemory)
 	o.InlineFrames = a.InlineFrames
 	o.FoldRuntimes = a.FoldRuntimes

@@ -15,8 +15,8 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
+	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/kind"
 )
 
@@ -40,7 +40,7 @@ func TestDefaults(t *testing.T) {
 	require.Empty(t, args.Settings.Unused.withoutEffect())
 	require.Equal(t, ebpf.Options{
 		ProfileOptions: ebpf.ProfileOptions{
-			SampleRate: 97, Comm: ebpf.CommStackframe, Demangle: symbol.DemangleNone,
+			SampleRate: 97, Comm: ebpf.CommStackframe, Demangle: demangle.None,
 			InlineFrames: true, Python: true, Hotspot: true, V8: true,
 		},
 		TargetsOnly: true, ContainerIDCacheSize: 1024,
@@ -73,9 +73,9 @@ func TestArguments(t *testing.T) {
 		"kernel_frames": {`kernel_frames = false`,
 			func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks) }},
 		"demangle": {`demangle = "full"`,
-			func(t *testing.T, o ebpf.Options) { require.Equal(t, symbol.DemangleFull, o.Demangle) }},
+			func(t *testing.T, o ebpf.Options) { require.Equal(t, demangle.Full, o.Demangle) }},
 		"demangle empty": {`demangle = ""`,
-			func(t *testing.T, o ebpf.Options) { require.Equal(t, symbol.DemangleNone, o.Demangle) }},
+			func(t *testing.T, o ebpf.Options) { require.Equal(t, demangle.None, o.Demangle) }},
 		"comm": {`comm = "both"`,
 			func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommBoth, o.Comm) }},
 		"comm none": {`comm = "none"`,

@@ -9,9 +9,9 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/flame/compare"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // started returns the start time of a process.
@@ -22,12 +22,12 @@ func started(pid uint32) (time.Time, bool) {
 
 // buildCollector exports metrics about new builds. Their label values come from the few changes that the page keeps.
 type buildCollector struct {
-	changes func() ([]flamegraph.Change, uint64)
+	changes func() ([]server.Change, uint64)
 
 	seen, functions, ratio *prometheus.Desc
 }
 
-func newBuildCollector(changes func() ([]flamegraph.Change, uint64)) *buildCollector {
+func newBuildCollector(changes func() ([]server.Change, uint64)) *buildCollector {
 	labels := []string{labelService, "executable"}
 	return &buildCollector{
 		changes: changes,
@@ -74,7 +74,7 @@ func (c *buildCollector) Collect(ch chan<- prometheus.Metric) {
 type buildLog struct{ said map[string]bool }
 
 // logChanges logs new builds, and then their changed functions once the comparison is certain.
-func (l *buildLog) logChanges(logger log.Logger, changes []flamegraph.Change) {
+func (l *buildLog) logChanges(logger log.Logger, changes []server.Change) {
 	said := map[string]bool{}
 	for i := range changes {
 		b := &changes[i]
@@ -117,7 +117,7 @@ type DebugBuild struct {
 }
 
 // debugBuilds describes the new builds.
-func debugBuilds(changes []flamegraph.Change) (out []DebugBuild) {
+func debugBuilds(changes []server.Change) (out []DebugBuild) {
 	names := func(list []compare.Change) (out []string) {
 		for _, c := range list[:min(len(list), 10)] {
 			out = append(out, c.Name)

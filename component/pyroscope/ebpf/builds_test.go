@@ -12,14 +12,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/flame/compare"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // testChange is a change that made price more expensive and parse less.
-func testChange(program string) flamegraph.Change {
+func testChange(program string) server.Change {
 	high, less := 1.8, 0.7
-	return flamegraph.Change{
+	return server.Change{
 		Service: "shop", Program: program, Old: "aaa", New: "bbb", Began: time.Unix(1_700_000_000, 0),
 		Report: &compare.Report{
 			Per: compare.PerSecond, All: compare.Change{Base: 2, New: 3},
@@ -36,9 +36,9 @@ func TestBuildMetrics(t *testing.T) {
 	both.Both = true
 	fresh := testChange("/usr/bin/fresh")
 	fresh.Report.All.Base = 0
-	changes := []flamegraph.Change{testChange("/bin/\xff"), testChange("/bin/\xfe"), early, both, fresh}
+	changes := []server.Change{testChange("/bin/\xff"), testChange("/bin/\xfe"), early, both, fresh}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newBuildCollector(func() ([]flamegraph.Change, uint64) { return changes, 7 }))
+	registry.MustRegister(newBuildCollector(func() ([]server.Change, uint64) { return changes, 7 }))
 	got, err := registry.Gather()
 	require.NoError(t, err)
 	for _, family := range got {
@@ -63,20 +63,20 @@ func TestBuildLog(t *testing.T) {
 	change := testChange("/usr/bin/shopd")
 	report := change.Report
 	change.Report = nil
-	l.logChanges(logger, []flamegraph.Change{change})
+	l.logChanges(logger, []server.Change{change})
 	change.Report = report
-	l.logChanges(logger, []flamegraph.Change{change})
+	l.logChanges(logger, []server.Change{change})
 	change.Report = &compare.Report{} // no longer certain
-	l.logChanges(logger, []flamegraph.Change{change})
+	l.logChanges(logger, []server.Change{change})
 	change.Report = report
-	l.logChanges(logger, []flamegraph.Change{change})
+	l.logChanges(logger, []server.Change{change})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 2, out.String())
 	require.Contains(t, lines[0], `msg="a program has a new build" service_name=shop executable=/usr/bin/shopd`)
 	require.Contains(t, lines[1], `level=warn`)
 	require.Contains(t, lines[1], `more_expensive=1 less_expensive=1 first="price: 1.20 to 1.80 times as much CPU"`)
 
-	info := debugBuilds([]flamegraph.Change{change})
+	info := debugBuilds([]server.Change{change})
 	require.Equal(t, []string{"price"}, info[0].More)
 	require.Equal(t, []string{"parse"}, info[0].Less)
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/common/mailbox"
 	"github.com/headwater/headwater/component/pyroscope"
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/flame/pprof"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // Name is the component's name in River.
@@ -56,7 +57,7 @@ type Component struct {
 	cpuTime func() time.Duration // of this process so far
 	memory  func() int64         // of this process, in bytes
 	fanout  *pyroscope.Fanout
-	page    *flamegraph.Page
+	page    *server.Page
 	metrics *metrics
 	updates *mailbox.Mailbox[Settings]
 	status  statusBoard
@@ -83,8 +84,9 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
 		updates: mailbox.New[Settings](),
 	}
-	c.page = flamegraph.New(flamegraph.Options{
+	c.page = server.New(server.Options{
 		Name: opts.ID, Status: c.pageStatus, Started: started, Log: c.logHistoryDisk, Record: recordProcess,
+		CPUTime: clock.CPUTime,
 	})
 	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/component"
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/kind"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // DebugInfo is what the component reports about itself in River.
@@ -178,15 +179,18 @@ func (c *Component) DebugInfo() interface{} {
 }
 
 // pageStatus describes the component for its page.
-func (c *Component) pageStatus() flamegraph.Status {
+func (c *Component) pageStatus() server.Status {
 	state, health := c.status.readStatus(), c.CurrentHealth()
 	args := state.args
 	mode := args.commMode()
-	status := flamegraph.Status{
+	stats := c.metrics.snapshot().session
+	status := server.Status{
 		Healthy:    health.Health != component.HealthTypeUnhealthy && health.Health != component.HealthTypeExited,
 		Message:    health.Message,
 		SampleRate: cmp.Or(state.rate, args.SampleRate), Interval: args.CollectInterval,
-		Targets: len(state.targets), TargetsOnly: args.TargetsOnly, Stats: c.metrics.snapshot().session,
+		Targets: len(state.targets), TargetsOnly: args.TargetsOnly,
+		Processes: stats.Processes, Executables: stats.Executables,
+		Expected: stats.Expected, Delivered: stats.Delivered, Ignored: stats.Ignored, Lost: stats.Lost,
 		ByName: mode != ebpf.CommNone, ByPID: args.PIDLabel,
 	}
 	for _, label := range []struct {
@@ -201,12 +205,25 @@ func (c *Component) pageStatus() flamegraph.Status {
 			status.SampleLabels = append(status.SampleLabels, label.name)
 		}
 	}
+	for o := range unwind.Switched + 1 {
+		status.Outcomes = append(status.Outcomes, server.Outcome{
+			Name: o.String(), Text: o.Explain(), Good: o.NothingMissing(), Samples: stats.Outcomes[o.String()],
+		})
+	}
+	for _, b := range stats.Binaries {
+		status.Incomplete = append(status.Incomplete,
+			server.Incomplete{File: b.File, Outcome: b.Outcome, Samples: b.Samples})
+	}
+	for _, l := range stats.Languages {
+		status.Languages = append(status.Languages,
+			server.Language{Name: l.Name, Named: l.Named, Unnamed: l.Unnamed(), NotRead: l.NotRead, Hint: l.Hint})
+	}
 	return status
 }
 
 // shownProfile prepares a profile for the page.
-func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
-	shown := flamegraph.Profile{
+func shownProfile(p ebpf.Profile, raw []byte) server.Profile {
+	shown := server.Profile{
 		Labels: p.Labels, Data: raw, Samples: p.Samples, WithUser: p.WithUser, Complete: p.Complete,
 		Kind: p.Kind.String(), Pprof: p.Pprof,
 	}
@@ -219,7 +236,7 @@ func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
 	}
 	for _, process := range p.Processes {
 		process.Value *= uint64(last.Per)
-		shown.Processes = append(shown.Processes, flamegraph.Process(process))
+		shown.Processes = append(shown.Processes, server.Process(process))
 	}
 	return shown
 }

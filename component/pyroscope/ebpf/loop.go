@@ -13,11 +13,11 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/headwater/headwater/component"
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/common/counter"
 	"github.com/headwater/headwater/flame/kind"
 	"github.com/headwater/headwater/flame/pprof"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // A session that has failed is restarted after minRetry, then after waits that double up to maxRetry.
@@ -293,7 +293,7 @@ func (l *loop) collect() {
 	}
 
 	l.idle = len(profiles) == 0
-	shown := make([]flamegraph.Profile, 0, len(profiles))
+	shown := make([]server.Profile, 0, len(profiles))
 	var withUser, complete uint64
 	due, lost := l.lostSamples()
 	for _, p := range profiles {

@@ -6,9 +6,9 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // leastMemory is the lowest memory_limit: an idle profiler already takes more.
@@ -32,7 +32,7 @@ var leastCaches = caches{tableCache: ebpf.MinTableBytes, symbolCache: 2 << 20, h
 func mostCaches(a *Settings) caches {
 	return caches{
 		tableCache: int64(a.UnwindTableMemory), symbolCache: symbol.DefaultTableBytes,
-		historyCache: flamegraph.DefaultMaxBytes,
+		historyCache: server.DefaultMaxBytes,
 	}
 }
 

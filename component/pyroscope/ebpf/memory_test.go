@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/flame/server"
 	"github.com/headwater/headwater/integration/testkit"
 )
 
@@ -92,7 +92,7 @@ func TestMemoryLimit(t *testing.T) {
 	args.Settings.MemoryLimit = 0
 	require.NoError(t, l.Update(args))
 	testkit.Eventually(t, "no limit any more", func() bool { return s.newest().SymbolBytes == symbol.DefaultTableBytes })
-	testkit.Eventually(t, "nor of profiles", func() bool { return l.page.MaxBytes() == flamegraph.DefaultMaxBytes })
+	testkit.Eventually(t, "nor of profiles", func() bool { return l.page.MaxBytes() == server.DefaultMaxBytes })
 	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
 	require.NoError(t, stop())
 }

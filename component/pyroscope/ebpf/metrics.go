@@ -7,9 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/common/counter"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // metrics are the metrics of one component. Figures of the profiler are as of the last round of collecting, so that
@@ -22,7 +22,7 @@ type metrics struct {
 }
 
 // newMetrics registers the component's metrics.
-func newMetrics(r prometheus.Registerer, changes func() ([]flamegraph.Change, uint64)) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, changes func() ([]server.Change, uint64)) (*metrics, error) {
 	m := &metrics{services: newServiceMetrics(), figures: figures{counts: counts{lost: map[string]uint64{}}}}
 	var errs []error
 	for _, c := range append(m.services.collectors(), newCollector(m.snapshot), newBuildCollector(changes)) {

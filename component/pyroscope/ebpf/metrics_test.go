@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // metricsText returns the named metrics as a scraper sees them.
@@ -59,7 +59,7 @@ func knownSymbols(t testing.TB, m *serviceMetrics) *prometheus.CounterVec {
 
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry, new(flamegraph.Page).Changes)
+	m, err := newMetrics(registry, new(server.Page).Changes)
 	require.NoError(t, err)
 	m.count(func(n *counts) { n.targets, n.rounds = 3, 1 })
 	m.addProfile("a", 100, 7)
@@ -96,7 +96,7 @@ pyroscope_symtab_known_symbols_total{service_name="svc"} 28
 		"pyroscope_ebpf_active_targets", "pyroscope_ebpf_pprof_bytes_total", "pyroscope_ebpf_samples_expected_total",
 		"pyroscope_ebpf_samples_total", "pyroscope_ebpf_unwind_table_bytes", "pyroscope_symtab_known_symbols_total"))
 
-	_, err = newMetrics(registry, new(flamegraph.Page).Changes)
+	_, err = newMetrics(registry, new(server.Page).Changes)
 	require.Error(t, err, "a second component with the same registerer")
 }
 

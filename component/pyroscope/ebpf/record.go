@@ -7,23 +7,23 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/record"
-	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/pprof"
+	"github.com/headwater/headwater/flame/server"
 )
 
 // recordProcess makes a recording that a visitor of the page requests, independently of the session. It returns nil if
 // the process has used no CPU.
-func recordProcess(ctx context.Context, wanted flamegraph.Recording) (made *profile.Profile, err error) {
+func recordProcess(ctx context.Context, wanted server.Recording) (made *profile.Profile, err error) {
 	recorder, err := record.Open(record.Options{
 		Selection: record.Selection{PIDs: []uint32{wanted.PID}}, SampleRate: wanted.Rate, UserStacks: true,
 		KernelStacks: true, Threads: true, Timestamps: wanted.Format.Times, InlineFrames: true,
-		Demangle: symbol.DemangleNone, TableBytes: ebpf.DefaultOptions().TableBytes,
+		Demangle: demangle.None, TableBytes: ebpf.DefaultOptions().TableBytes,
 	})
 	if gone := (*record.NoProcessError)(nil); errors.As(err, &gone) {
-		return nil, fmt.Errorf("%w: %w", flamegraph.ErrNoProcess, err)
+		return nil, fmt.Errorf("%w: %w", server.ErrNoProcess, err)
 	}
 	if err != nil {
 		return nil, err

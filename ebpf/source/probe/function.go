@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/headwater/headwater/ebpf/object/elffile"
-	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/unwind/codeflow"
+	"github.com/headwater/headwater/flame/demangle"
 )
 
 const (
@@ -103,7 +103,7 @@ func (p *Probe) matcher() func(name string) bool {
 		if !isSource && !isPattern || !strings.HasPrefix(name, "_") {
 			return false
 		}
-		return same(symbol.DemangleSimplified.Apply(name))
+		return same(demangle.Simplified.Apply(name))
 	}
 }
 
