@@ -267,7 +267,7 @@ func TestTopCommand(t *testing.T) {
 		_ = cmd.Run() // the exit code says how it ended
 		return cmd.ProcessState.ExitCode()
 	}
-	require.Zero(t, plain("sh", "-c", "echo heard; "+program+" 1"))
+	require.Zero(t, plain("sh", "-c", "echo heard; "+program+" 4"))
 	require.Contains(t, stdout.String(), "hwtop\n")
 	require.Equal(t, "heard\n", stderr.String())
 	require.Zero(t, plain("true"), "a command that uses hardly any CPU has ended well all the same")
