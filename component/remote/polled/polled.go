@@ -17,7 +17,7 @@ import (
 type Kind[A any, E component.Exports] struct {
 	// Interval returns the time between two reads.
 	Interval func(A) time.Duration
-	// Open returns a client of the other machine. It sends nothing.
+	// Open returns a client of the other machine. It sends no request.
 	Open func(A) (Client[E], error)
 	// Healthy is the message of a component whose last read has succeeded.
 	Healthy string

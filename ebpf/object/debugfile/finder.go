@@ -45,7 +45,7 @@ func New(work *filework.Pool, dirs []string) *Finder {
 // Dirs returns the directories of separate debug files. Callers must not change the slice.
 func (d *Finder) Dirs() []string { return d.dirs }
 
-// Close stops slow work, such as reading a debug file for its checksum. Searches after Close may find nothing.
+// Close stops slow work, such as reading a debug file for its checksum. Searches after Close may find no file.
 func (d *Finder) Close() { d.sums.ended.Store(true) }
 
 // Wanted is the search key of a debug file.
@@ -53,7 +53,7 @@ type Wanted struct {
 	Path, Root string // of the ELF file; Root is the root directory of its process, "" for this host's
 	Owner      uint32 // user ID of the process
 	BuildID    string // lower-case hex, "" if there is none
-	// Useful reports whether a debug file has the data that the caller wants. The search goes on if it has not.
+	// Useful reports whether a debug file has the data that the caller wants. If it has not, the search continues.
 	Useful func(*elffile.File) bool
 
 	fileOwner uint32

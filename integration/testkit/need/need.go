@@ -95,7 +95,7 @@ func Tools(t testing.TB, names ...string) {
 	}
 }
 
-// Package returns the Debian package of a tool that tests need, those of make nightly too, "" if the table does not
+// Package returns the Debian package of a tool that tests of make test or make nightly need, "" if the table does not
 // contain the tool.
 func Package(tool string) string {
 	for line := range strings.Lines(table) {

@@ -1,5 +1,5 @@
 // Package retry is for tests that judge samples of real programs by their numbers: other work of the machine may spoil
-// one attempt, while a defect spoils all of them. It is not for properties that must hold each time: leaks, counts,
+// one attempt, while a defect spoils all attempts. It is not for properties that must hold each time: leaks, counts,
 // exit codes, the process of a sample.
 //
 // Each failed attempt is added to the file that the environment variable HEADWATER_RETRIES names, and "make test"

@@ -1,4 +1,4 @@
-// Command hangfs mounts a FUSE file system with the files of a folder, and answers requests until it is told to hang:
+// Command hangfs mounts a FUSE file system with the files of a folder, and answers requests until the command hang:
 //
 //	hangfs MOUNTPOINT FOLDER
 //
