@@ -22,12 +22,38 @@ ALWAYS_INLINE int is_wanted(void)
 	return !(p && p->flags & PROCESS_IGNORED);
 }
 
+enum { HIT_PROCESSES = 4096 };
+
+/* The number of hits by process, of probes whose hits are all walked. User space compares it with the hits it reads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_PERCPU_HASH);
+	__uint(max_entries, HIT_PROCESSES);
+	__type(key, __u32);
+	__type(value, __u64);
+} hit_counts SEC(".maps");
+
+ALWAYS_INLINE void count_hit(void)
+{
+	__u32 pid = (__u32)(bpf_get_current_pid_tgid() >> 32);
+	__u64 *count = bpf_map_lookup_elem(&hit_counts, &pid), none = 0;
+
+	if (!pid)
+		return;
+	if (!count) {
+		bpf_map_update_elem(&hit_counts, &pid, &none, BPF_NOEXIST); /* fails if another CPU was faster */
+		count = bpf_map_lookup_elem(&hit_counts, &pid);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
 /* uprobes and kprobes, also where functions return. */
 SEC("kprobe")
 int hit_probe(sampled_regs *ctx)
 {
 	if (!is_wanted())
 		return 0;
+	count_hit();
 	take_walk(ctx, OF_CPU, 0);
 	return 1;
 }
@@ -52,6 +78,8 @@ SEC("tracepoint")
 int hit_tracepoint(void *ctx)
 {
 	(void)ctx;
+	if (is_wanted())
+		count_hit();
 	take_walk(0, AT_ENTRY, 0);
 	return 1;
 }

@@ -141,9 +141,10 @@ func TestFlood(t *testing.T) {
 		}
 	}
 	for want, recorded := range map[string]*record.Recording{
-		"":                                      lost(3000, 0, 1, time.Second),
-		"-c 2 takes one hit of 2, which stands": lost(1000, 1, 1, time.Second),
-		"-c 1009 takes one hit of 1009, which ": lost(1000, 2_999_000, 1, 3*time.Second),
+		"":                                         lost(3000, 0, 1, time.Second),
+		"the buffers were full for a moment: ":     lost(1430, 5, 1, 3*time.Second),
+		"-c 2 takes one hit of 2, which stands":    lost(1000, 1, 1, time.Second),
+		"-c 1009 takes one hit of 1009, which ":    lost(1000, 2_999_000, 1, 3*time.Second),
 		"-c 10007 takes one hit of 10007, which s": lost(100_000, 890_000, 101, 10*time.Second),
 	} {
 		text := summary.Flood(recorded)

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	hitsMapHitCounts      = "hit_counts"
 	hitsMapInterpreters   = "interpreters"
 	hitsMapKnownCodes     = "known_codes"
 	hitsMapProcesses      = "processes"
@@ -85,6 +86,7 @@ type hitsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type hitsMapSpecs struct {
+	HitCounts    *ebpf.MapSpec `ebpf:"hit_counts"`
 	Interpreters *ebpf.MapSpec `ebpf:"interpreters"`
 	KnownCodes   *ebpf.MapSpec `ebpf:"known_codes"`
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
@@ -124,6 +126,7 @@ func (o *hitsObjects) Close() error {
 //
 // It can be passed to loadHitsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type hitsMaps struct {
+	HitCounts    *ebpf.Map `ebpf:"hit_counts"`
 	Interpreters *ebpf.Map `ebpf:"interpreters"`
 	KnownCodes   *ebpf.Map `ebpf:"known_codes"`
 	Processes    *ebpf.Map `ebpf:"processes"`
@@ -136,6 +139,7 @@ type hitsMaps struct {
 
 func (m *hitsMaps) Close() error {
 	return _HitsClose(
+		m.HitCounts,
 		m.Interpreters,
 		m.KnownCodes,
 		m.Processes,

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 )
@@ -45,6 +46,8 @@ type ProbeHit struct {
 	// Walk is the user stack as BPF walked it, with the frames of the process's language runtime. It is nil if BPF did
 	// not walk: it knows no runtime of the process, the probe has a Period, or the probe is a software event.
 	Walk *Sample
+	// Counted says that Counts has the hit.
+	Counted bool
 }
 
 const (
@@ -78,6 +81,7 @@ type hitOf struct {
 	probe    int
 	returned bool
 	leaves   bool
+	counted  bool
 	period   uint64
 }
 
@@ -194,6 +198,40 @@ func (p *Probes) Lost() (uint64, error) {
 	return max(sum, p.lost), nil
 }
 
+// Counts hands the number of hits of each process since OpenProbes to use, of the hits that have Counted set and are
+// not of ignored processes. Only the last few thousand processes have one.
+func (p *Probes) Counts(use func(pid uint32, hits uint64)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var pid uint32
+	var byCPU []uint64
+	all := p.objects.HitCounts.Iterate()
+	for all.Next(&pid, &byCPU) {
+		sum := uint64(0)
+		for _, n := range byCPU {
+			sum += n
+		}
+		use(pid, sum)
+	}
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // aborted where entries come and go
+		return fmt.Errorf("read the numbers of hits: %w", err)
+	}
+	return nil
+}
+
+// Disable ends sampling. Read still has the hits until then.
+func (p *Probes) Disable() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, events := range p.events {
+		for _, event := range events {
+			errs = append(errs, event.disable())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Add starts sampling a probe at all its places, and returns its number. If it fails, it leaves no events.
 func (p *Probes) Add(places []ProbeEvent) (probe int, err error) {
 	p.mu.Lock()
@@ -226,12 +264,15 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 		if err != nil {
 			return err
 		}
-		p.byID[id] = hitOf{probe, place.Return && place.Type == "uprobe", place.Leaves, attr.Sample}
+		p.byID[id] = hitOf{
+			probe: probe, returned: place.Return && place.Type == "uprobe", leaves: place.Leaves,
+			counted: place.IsWalked(), period: attr.Sample,
+		}
 		if err := unix.IoctlSetInt(event.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, ring.event.fd); err != nil {
 			return fmt.Errorf("write hits to the buffer of CPU %d: %w", cpu, err)
 		}
 	}
-	if err := p.setPrograms(place, attr.Sample, opened); err != nil {
+	if err := p.setPrograms(place, opened); err != nil {
 		return err
 	}
 	for _, event := range opened {
@@ -242,13 +283,15 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 	return nil
 }
 
+// IsWalked reports whether BPF walks and counts all hits of the place. With a period most walks would be of hits that
+// are not sampled. For software events, it depends on the kernel version whether the kernel takes the time before or
+// after it runs programs.
+func (e *ProbeEvent) IsWalked() bool { return cmp.Or(e.Period, 1) == 1 && e.Type != "software" }
+
 // setPrograms has BPF walk stacks at a place, and leave out the hits of ignored processes before the kernel records
 // them. At a tracepoint it leaves out none, because the kernel would record the hit for no other tool either.
-//
-// With a period most walks would be of hits that are not sampled. For software events, it depends on the kernel version
-// whether the kernel takes the time before or after it runs programs. So neither has walks.
-func (p *Probes) setPrograms(place *ProbeEvent, period uint64, events []*perfEvent) error {
-	walk := period == 1 && place.Type != "software"
+func (p *Probes) setPrograms(place *ProbeEvent, events []*perfEvent) error {
+	walk := place.IsWalked()
 	last := events[len(events)-1]
 	if place.Type == "tracepoint" {
 		if !walk {
@@ -373,6 +416,7 @@ func (p *Probes) parse(b []byte) bool {
 	h := &p.hit
 	h.PerfSnapshot = PerfSnapshot{PID: u32(b[8:]), TID: u32(b[12:]), Time: u64(b[16:]), CPU: u32(b[24:])}
 	h.Probe, h.Return, h.Leaves, h.Hits, h.Kernel = of.probe, of.returned, of.leaves, of.period, h.Kernel[:0]
+	h.Counted = of.counted
 	for i := range frames {
 		if addr := u64(b[fixed+8*i:]); addr < contextMarks {
 			h.Kernel = append(h.Kernel, addr)

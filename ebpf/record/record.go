@@ -542,7 +542,8 @@ func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
 		return r.samples.Load() + lost
 	}
 	if r.probing != nil {
-		lost := r.probing.Stats().Lost
+		hits := r.probing.Stats()
+		lost := hits.LostOfTargets()
 		stats.Lost = map[string]uint64{sampler.LostToFullLogs: lost}
 		return r.samples.Load() + lost
 	}

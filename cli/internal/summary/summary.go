@@ -97,7 +97,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 // readable is how many samples of a probe a second have room in the buffers.
 const readable = 1000
 
-// Flood says which period avoids lost samples of a probe, "" if none was lost.
+// Flood says which period avoids lost samples of a probe, or why they were lost otherwise; "" if none was lost.
 func Flood(r *record.Recording) string {
 	lost := r.LostSamples()
 	if r.Kind < kind.Count || lost == 0 {
@@ -107,7 +107,11 @@ func Flood(r *record.Recording) string {
 	if r.Profile != nil {
 		hits *= float64(r.Profile.Period)
 	}
-	period := prime(int(min(hits/max(r.Duration.Seconds(), 0.001)/readable, probe.MaxPeriod/2)))
+	rate := hits / max(r.Duration.Seconds(), 0.001)
+	if rate < readable {
+		return "the buffers were full for a moment: other processes reached the probe as well, or these did in a burst"
+	}
+	period := prime(int(min(rate/readable, probe.MaxPeriod/2)))
 	return fmt.Sprintf("there were more hits than can be read: -c %d takes one hit of %d, which stands for all",
 		period, period)
 }

@@ -58,7 +58,8 @@ type DebugSession struct {
 	ProbeSamples     uint64            `river:"probe_samples,attr,optional"`
 	ProbeDropped     uint64            `river:"probe_values_dropped,attr,optional"`
 	ProbeSamplesLost uint64            `river:"probe_samples_lost,attr,optional"`
-	HeapFiles        uint64            `river:"heap_files,attr,optional"` // with an allocator
+	ProbeLostOf      map[string]uint64 `river:"probe_samples_lost_of,attr,optional"` // by service_name
+	HeapFiles        uint64            `river:"heap_files,attr,optional"`            // with an allocator
 	HeapFilesFailed  uint64            `river:"heap_files_failed,attr,optional"`
 	HeapPaused       uint64            `river:"heap_processes_paused,attr,optional"`
 	HeapBlocks       uint64            `river:"heap_blocks,attr,optional"` // in use, and sampled

@@ -111,6 +111,59 @@ func TestLostHits(t *testing.T) {
 	require.Equal(t, uint64(3*calls), samples+p.Stats().Lost, "without the probe")
 }
 
+// TestLostOfTargets: a target that floods the buffers and another one each know how many of their hits were lost.
+func TestLostOfTargets(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	program := compileC(t, "testdata/flood.c", "flood")
+	link, err := probe.Parse("uprobe:" + program + ":work")
+	require.NoError(t, err)
+	calls := map[string]int{"busy": 20_000, "calm": 50, "late": 30}
+	running, services := map[string]*flood{}, map[uint32]string{}
+	var found []map[string]string
+	for service := range calls {
+		f := startFlood(t, program)
+		running[service], services[f.pid] = f, service
+		found = append(found, map[string]string{target.LabelProcessPID: fmt.Sprint(f.pid), "service_name": service})
+	}
+	finder := target.NewFinder(target.Options{Targets: found})
+	samples := map[string]int{}
+	p := New(Options{
+		Completer: openSampler(t),
+		Target: func(pid uint32) (*target.Target, bool) {
+			of := finder.Find(pid)
+			return of, services[pid] != ""
+		},
+		Use: func(s *sampler.Sample) { samples[services[s.PID]]++ },
+	})
+	defer p.Stop()
+	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	check := func(rounds int) {
+		lost := p.Stats().LostOf
+		for service, n := range calls {
+			require.Equal(t, rounds*n, samples[service]+int(lost[service]), "%s: %d samples, lost %v", service,
+				samples[service], lost)
+		}
+		require.NotZero(t, lost["busy"])
+		require.Less(t, lost["calm"], lost["busy"])
+	}
+	round := func() {
+		running["calm"].calls(t, calls["calm"])
+		running["busy"].calls(t, calls["busy"])
+		running["late"].calls(t, calls["late"]) // when the buffers are full
+	}
+	for n := 1; n <= 2; n++ {
+		p.mu.Lock() // until Unlock, the prober reads no hit
+		round()
+		p.mu.Unlock()
+		p.Flush()
+		check(n)
+	}
+	round() // the prober reads meanwhile
+	p.Stop()
+	check(3)
+}
+
 // flood is a process that calls a function as often as it is told.
 type flood struct {
 	pid   uint32

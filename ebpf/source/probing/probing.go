@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,10 +54,28 @@ type Stats struct {
 	Hits     uint64 // samples of wanted processes
 	Dropped  uint64 // values above maxValue, which are not added: the argument may be an int
 	Lost     uint64 // samples that were not taken because the kernel's buffer was full
+	// LostOf is the part of Lost that belongs to targets, by service_name: of probes without a period that are no
+	// software events.
+	LostOf map[string]uint64
+	// Uncounted is the number of probes that were attached and whose losses are not in LostOf.
+	Uncounted uint64
 	// Failure is the reason why probes of the configuration are not attached; nil if all are.
 	Failure error
 	// Errors are the reasons why probes are not attached or their hits not read, and how often each occurred.
 	Errors map[string]uint64
+}
+
+// LostOfTargets returns the number of lost samples of processes with a target, or of all processes if the samples of a
+// probe are not counted by process.
+func (s *Stats) LostOfTargets() uint64 {
+	if s.Uncounted > 0 {
+		return s.Lost
+	}
+	var sum uint64
+	for _, n := range s.LostOf {
+		sum += n
+	}
+	return sum
 }
 
 // Counters returns the table of the figures, each with its name, help text, kind and place.
@@ -75,6 +94,9 @@ func Counters() []counter.Row[Stats] {
 		counter.One(counter.Total, "pyroscope_ebpf_probe_samples_lost_total", "probe_samples_lost",
 			"Samples of probes of any process, lost because the kernel's buffer was full.",
 			func(s *Stats) *uint64 { return &s.Lost }),
+		counter.Many("pyroscope_ebpf_probe_samples_lost_by_service_total", "service_name", "probe_samples_lost_of",
+			"Part of the lost samples of probes, by target: of probes that have no period and are no software events.",
+			func(s *Stats) *map[string]uint64 { return &s.LostOf }),
 	}
 }
 
@@ -92,6 +114,7 @@ type Prober struct {
 	reading  sync.WaitGroup
 	stats    Stats
 	lost     uint64 // of earlier values of probes
+	losses   losses
 	errors   limit.Texts
 }
 
@@ -205,6 +228,9 @@ func (p *Prober) attachOne(link probe.Probe) error {
 	}
 	at.file, at.numbers = file, append(at.numbers, number)
 	p.byNumber[number] = attached{link, k}
+	if slices.ContainsFunc(events, func(e kernel.ProbeEvent) bool { return !e.IsWalked() }) {
+		p.stats.Uncounted++
+	}
 	p.detach(at, max(0, len(at.numbers)-maxFiles))
 	return nil
 }
@@ -226,6 +252,7 @@ func (p *Prober) release() *kernel.Probes {
 	}
 	idle := p.probes
 	p.probes, p.lost = nil, p.stats.Lost
+	p.losses.clear()
 	return idle
 }
 
@@ -265,12 +292,16 @@ func (p *Prober) readHits(probes *kernel.Probes) {
 func (p *Prober) Flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drain()
-	if p.probes != nil {
-		lost, err := p.probes.Lost()
-		p.stats.Lost = max(p.stats.Lost, p.lost+lost)
-		p.noteError(err)
+	if p.probes == nil {
+		return
 	}
+	hits := map[uint32]uint64{} // counted before the hits are read: each of them is read, or lost
+	p.noteError(p.probes.Counts(func(pid uint32, n uint64) { hits[pid] = n }))
+	p.drain()
+	lost, err := p.probes.Lost()
+	p.stats.Lost = max(p.stats.Lost, p.lost+lost)
+	p.noteError(err)
+	p.losses.compare(hits, p.stats.Lost, p.options.Target)
 }
 
 // drain hands hits to Use. The caller holds p.mu.
@@ -295,6 +326,9 @@ func (p *Prober) useHit(h *kernel.ProbeHit) {
 	if !wanted {
 		p.options.Completer.Ignore(h.PID)
 		return
+	}
+	if h.Counted {
+		p.losses.addRead(h.PID, target)
 	}
 	value, sensible := of.value(h)
 	if !sensible {
@@ -345,6 +379,11 @@ func (a *attached) value(h *kernel.ProbeHit) (value uint64, sensible bool) {
 
 // Stop detaches all probes for good. When it returns, Use has got all hits.
 func (p *Prober) Stop() {
+	p.mu.Lock()
+	if p.probes != nil {
+		p.noteError(p.probes.Disable()) // then no hit comes between the counts and the last read
+	}
+	p.mu.Unlock()
 	p.Flush()
 	p.mu.Lock()
 	p.stopped = true
@@ -367,5 +406,6 @@ func (p *Prober) Stats() Stats {
 	defer p.mu.Unlock()
 	out := p.stats
 	out.Attached, out.Errors = uint64(len(p.attached)), p.errors.Counts()
+	out.LostOf = p.losses.byService()
 	return out
 }
