@@ -80,7 +80,7 @@ func (f *samplingFlags) options() (o record.Options, err error) {
 	}
 	return record.Options{
 		Selection: selection, SampleRate: f.rate, UserStacks: !f.kernelOnly, KernelStacks: !f.userOnly,
-		InlineFrames: bool(f.inline), Demangle: demangle, TableBytes: ebpf.DefaultOptions().TableBytes,
+		InlineFrames: bool(f.inline), Demangle: demangle, TableBytes: ebpf.DefaultTableBytes,
 		HeapLimit: heap.DefaultLimit,
 	}, nil
 }

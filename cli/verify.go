@@ -109,7 +109,7 @@ func (f *verifyFlags) verifyStacks(
 ) (report *verify.Report, err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // loading takes seconds on a busy host
 	defer stop()
-	v, err := verify.Open(verify.Options{SampleRate: f.rate, TableBytes: ebpf.DefaultOptions().TableBytes,
+	v, err := verify.Open(verify.Options{SampleRate: f.rate, TableBytes: ebpf.DefaultTableBytes,
 		Examples: f.examples})
 	if err != nil {
 		return nil, err

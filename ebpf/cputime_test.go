@@ -35,7 +35,7 @@ func TestCPUTime(t *testing.T) {
 	for _, c := range commands {
 		pids = append(pids, testkit.Run(t, exec.Command(c[0], c[1:]...)))
 	}
-	o := only(DefaultOptions(), pids...)
+	o := only(Options{}.withDefaults(), pids...)
 	o.PIDLabel = true
 	s := start(t, o)
 	defer s.Close()

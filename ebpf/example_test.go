@@ -16,7 +16,7 @@ import (
 // A session profiles the whole host until Close. It needs root, or the capabilities that
 // the error names.
 func ExampleStart() {
-	options := ebpf.DefaultOptions()
+	options := ebpf.Options{}
 	options.DefaultTarget = map[string]string{"service_name": "host"}
 	session, err := ebpf.Start(options)
 	if err != nil {

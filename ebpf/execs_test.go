@@ -27,7 +27,7 @@ func TestExecLoops(t *testing.T) {
 	for range 2 {
 		testkit.Run(t, exec.Command(filepath.Join(dir, name+"s"), "-c", "while :; do "+filepath.Join(dir, name+"t")+"; done"))
 	}
-	o := DefaultOptions()
+	o := Options{}
 	o.SampleRate, o.Comm = 997, CommLabel
 	s := start(t, o)
 	defer s.Close()

@@ -148,7 +148,7 @@ func userFrames(sample *profile.Sample, program string, symbols goSymbols) (fram
 }
 
 func goOptions() Options {
-	o := DefaultOptions()
+	o := Options{}
 	o.Comm, o.SampleRate, o.PIDLabel = CommNone, 997, true
 	return o
 }

@@ -158,7 +158,7 @@ func TestHangingMount(t *testing.T) {
 	server.Hang(t)
 
 	var s *Session
-	within(t, "the start", func() { s = start(t, DefaultOptions()) })
+	within(t, "the start", func() { s = start(t, Options{}) })
 	checkRounds(t, s, other, "at the start")
 	testkit.Eventually(t, "a file is late", func() bool { return s.Stats().FilesLate > 0 })
 	testkit.Eventually(t, "names are said to be not ready", func() bool {

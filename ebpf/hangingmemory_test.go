@@ -56,7 +56,7 @@ func checkHeld(t *testing.T, pid int) {
 	t.Helper()
 	other := runBurner(t, buildBurner(t, t.TempDir(), "burn_in_the_light"), "")
 	var s *Session
-	within(t, "the start", func() { s = start(t, DefaultOptions()) })
+	within(t, "the start", func() { s = start(t, Options{}) })
 	what := fmt.Sprintf("reading the memory of process %d", pid)
 	checkRounds(t, s, other, "while memory is held back")
 	testkit.Eventually(t, "something waits for "+what, func() bool {

@@ -83,7 +83,7 @@ func TestHangingOverlay(t *testing.T) {
 	pid := runBurner(t, "nsenter", "", "--mount=/proc/self/ns/mnt", "--wd="+dir, "unshare", "-Urm", "sh", "-c",
 		"mount -t overlay -o lowerdir=fuse,upperdir=upper,workdir=work overlay merged && exec merged/mover")
 
-	s := start(t, DefaultOptions())
+	s := start(t, Options{})
 	testkit.Eventually(t, fmt.Sprintf("process %d has names", pid), func() bool {
 		return round(t, s, "near_in_the_dark")["near_in_the_dark"]
 	})

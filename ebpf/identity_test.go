@@ -191,7 +191,7 @@ func checkWhole(t testing.TB, name string, profiles []Profile, pid uint32) {
 }
 
 func identityOptions() Options {
-	o := DefaultOptions()
+	o := Options{}
 	o.PIDLabel, o.Comm, o.SampleRate = true, CommNone, 499
 	return o
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 	"github.com/headwater/headwater/integration/testkit/retry"
@@ -46,8 +47,8 @@ func compileJava(t testing.TB, name string) (dir string) {
 
 // javaOptions returns options of sessions that look at Java VMs; other Java VMs may run on this host.
 func javaOptions() Options {
-	o := DefaultOptions()
-	o.Comm, o.SampleRate, o.KernelStacks, o.PIDLabel = CommNone, 499, false, true
+	o := Options{}
+	o.Comm, o.SampleRate, o.NoKernelStacks, o.PIDLabel = CommNone, 499, true, true
 	return o
 }
 
@@ -332,8 +333,8 @@ func TestFirstInterpretedMethods(t *testing.T) {
 	classes := t.TempDir()
 	need.Root(t)
 	need.Tools(t, "javac")
-	o := DefaultOptions()
-	o.Comm, o.SampleRate, o.KernelStacks = CommNone, 249, false
+	o := Options{}
+	o.Comm, o.SampleRate, o.NoKernelStacks = CommNone, 249, true
 	session, err := Start(o)
 	if err != nil {
 		t.Fatal(err)
@@ -380,7 +381,7 @@ func interpretedFrames(p Profile) (named, unnamed int64) {
 func collectUnnamed(t testing.TB, s *Session, pids []uint32) []Profile {
 	t.Helper()
 	o := javaOptions()
-	o.Hotspot = false
+	o.LanguagesOff = map[string]bool{process.Java: true}
 	if err := s.Update(o); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ func TestUncollectedSamplesAreCounted(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	pid := testkit.Spin(t)
-	o := DefaultOptions()
+	o := Options{}.withDefaults()
 	o.SampleRate = 1000
 	s := start(t, o)
 	var collected, busy uint64
@@ -47,7 +47,7 @@ const lastPatience = 3 * time.Second
 func TestLastCollectHasEverything(t *testing.T) {
 	need.Root(t)
 	pid := testkit.Spin(t)
-	o := DefaultOptions()
+	o := Options{}.withDefaults()
 	o.SampleRate = 10_000
 	s := start(t, o)
 	time.Sleep(2 * time.Second)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
@@ -29,8 +30,8 @@ func TestCompiledJustInTime(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "node")
-	o := DefaultOptions()
-	o.V8 = false
+	o := Options{}
+	o.LanguagesOff = map[string]bool{process.V8: true}
 	const script = `function hotFunction(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i); return s; }
 for (;;) hotFunction(1e6)`
 	cmd := exec.Command("node", "--perf-basic-prof", "-e", script)
@@ -95,7 +96,7 @@ func TestInlinedFrames(t *testing.T) {
 		}
 		return nil
 	})
-	o := DefaultOptions()
+	o := Options{}
 	s := start(t, o)
 	defer s.Close()
 	cmd := exec.Command(filepath.Join(dir, "inlined"))
@@ -113,7 +114,7 @@ func TestInlinedFrames(t *testing.T) {
 		return len(l.Line) == 2 && line(l.Line[0]) == "main.(*state).mix main.go" && l.Line[0].Line == 7 &&
 			line(l.Line[1]) == "main.outer main.go" && l.Line[1].Line == 12 && l.Mapping.HasInlineFrames
 	})
-	o.InlineFrames = false
+	o.NoInlinedFrames = true
 	if err := s.Update(o); err != nil {
 		t.Fatal(err)
 	}

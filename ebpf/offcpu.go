@@ -9,7 +9,6 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/offcpu"
-	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/kind"
 )
 
@@ -119,20 +118,14 @@ func (w *waiting) useSample(s *sampler.Sample) {
 	w.shown.RLock()
 	o := &w.options
 	wanted := o.OffCPU.Rate > 0 && (len(o.OffCPU.States) == 0 || slices.Contains(o.OffCPU.States, s.Thread.State))
-	user, inKernel := o.UserStacks, o.KernelStacks
+	user, inKernel := !o.NoUserStacks, !o.NoKernelStacks
 	w.shown.RUnlock()
 	if !wanted || s.Target == nil {
 		return
 	}
-	shown, inner := *s, *s.Sample // the clock keeps s
-	shown.Sample = &inner
-	if !inKernel {
-		shown.Kernel = nil
-	}
-	if !user {
-		shown.User, shown.Interpreted, shown.Outcome = nil, nil, unwind.NotCollected
-	}
-	_ = w.add(&shown) // it returns nil
+	shown := s.Copy() // the clock keeps s
+	shown.Strip(user, inKernel)
+	_ = w.add(shown) // it returns nil
 }
 
 // flush hands over the time of threads that are still where they were.

@@ -5,15 +5,15 @@
 package ebpf
 
 import (
+	"cmp"
 	"fmt"
 
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/ebpf/source/probing"
-	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/kind"
 )
 
@@ -30,9 +30,13 @@ const (
 
 // Limits of Options.SampleRate, in samples per second and CPU.
 const (
-	MinSampleRate = 1
-	MaxSampleRate = 10_000
+	MinSampleRate     = 1
+	MaxSampleRate     = 10_000
+	DefaultSampleRate = 97
 )
+
+// DefaultContainerIDCacheSize is the default of Options.ContainerIDCacheSize.
+const DefaultContainerIDCacheSize = 1024
 
 // MaxPeriod limits Options.Periods.
 const MaxPeriod = 1 << 31
@@ -46,15 +50,14 @@ const (
 // ProfileOptions configure the content of profiles and the names of frames.
 type ProfileOptions = profile.Options
 
-// Options configure a Session. The zero value is not valid; start from
-// DefaultOptions.
+// Options configure a Session. The zero value profiles the CPU time of all processes.
 type Options struct {
-	ProfileOptions // with the sample rate, MinSampleRate to MaxSampleRate
+	ProfileOptions // with the sample rate, MinSampleRate to MaxSampleRate; 0 means DefaultSampleRate
 
 	Targets              []map[string]string // discovery targets, see package target
 	DefaultTarget        map[string]string   // labels of processes that match no target
 	TargetsOnly          bool                // do not profile processes that match no target
-	ContainerIDCacheSize int                 // processes whose container ID is remembered
+	ContainerIDCacheSize int                 // processes whose container ID is remembered; 0 means the default
 
 	OffCPU OffCPU // also profile time that threads spend on no CPU
 
@@ -69,11 +72,11 @@ type Options struct {
 	// process that exceeds it is not sampled for a while. 0 means no limit.
 	HeapLimit float64
 
-	UserStacks   bool // collect the user part of stacks
-	KernelStacks bool // collect the kernel part of stacks
+	NoUserStacks   bool // leave out the user part of stacks
+	NoKernelStacks bool // leave out the kernel part of stacks
 
-	// TableBytes limits the kernel memory of unwind tables. When it is short, pages that were not recently looked up
-	// are evicted.
+	// TableBytes limits the kernel memory of unwind tables; 0 means DefaultTableBytes. When it is short, pages that
+	// were not recently looked up are evicted.
 	TableBytes int
 
 	// CountBPFTime has the kernel measure how long BPF programs run, see Stats.BPFTime. It costs each run of any BPF
@@ -81,27 +84,18 @@ type Options struct {
 	CountBPFTime bool
 }
 
-// DefaultOptions returns the options of an empty pyroscope.ebpf block, except that every process is profiled.
-func DefaultOptions() Options {
-	return Options{
-		ProfileOptions: ProfileOptions{
-			SampleRate:   97,
-			Comm:         CommStackframe,
-			Demangle:     demangle.None,
-			InlineFrames: true,
-			Python:       true,
-			Hotspot:      true,
-			V8:           true,
-		},
-		ContainerIDCacheSize: 1024,
-		UserStacks:           true,
-		KernelStacks:         true,
-		TableBytes:           DefaultTableBytes,
-	}
+// withDefaults returns o with the defaults in place of zeros.
+func (o Options) withDefaults() Options {
+	o.SampleRate = cmp.Or(o.SampleRate, DefaultSampleRate)
+	o.Comm = cmp.Or(o.Comm, CommStackframe)
+	o.ContainerIDCacheSize = cmp.Or(o.ContainerIDCacheSize, DefaultContainerIDCacheSize)
+	o.TableBytes = cmp.Or(o.TableBytes, DefaultTableBytes)
+	return o
 }
 
 // Validate returns an error that names the first field out of range.
 func (o Options) Validate() error {
+	o = o.withDefaults()
 	if o.SampleRate < MinSampleRate || o.SampleRate > MaxSampleRate {
 		return fmt.Errorf("sample rate must be between %d and %d samples per second, got %d",
 			MinSampleRate, MaxSampleRate, o.SampleRate)
@@ -134,7 +128,7 @@ func (o Options) Validate() error {
 // sampling returns the options of the sampler.
 func (o Options) sampling() sampler.Config {
 	return sampler.Config{
-		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
+		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: !o.NoUserStacks, KernelStacks: !o.NoKernelStacks,
 		TableBytes: o.TableBytes, CountTime: o.CountBPFTime,
 	}
 }
@@ -151,11 +145,11 @@ func (o Options) processes() map[uint32]bool {
 // heapConfig returns the options of memory in use.
 func (o Options) heapConfig() heap.Config {
 	return heap.Config{
-		SampleBytes: o.HeapBytes, UserStacks: o.UserStacks, Each: o.TargetsOnly, Limit: o.HeapLimit,
+		SampleBytes: o.HeapBytes, UserStacks: !o.NoUserStacks, Each: o.TargetsOnly, Limit: o.HeapLimit,
 	}
 }
 
 // probing returns the options of probes.
 func (o Options) probing() probing.Config {
-	return probing.Config{Probes: o.Probes, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks}
+	return probing.Config{Probes: o.Probes, UserStacks: !o.NoUserStacks, KernelStacks: !o.NoKernelStacks}
 }

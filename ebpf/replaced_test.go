@@ -99,7 +99,7 @@ func TestReplacedCode(t *testing.T) {
 	}
 	build("replaced", "replaced.c", "-ldl")
 
-	o := DefaultOptions()
+	o := Options{}
 	o.SampleRate, o.Comm = 997, CommLabel
 	s := start(t, o)
 	defer s.Close()

@@ -41,6 +41,7 @@ type Session struct {
 
 // Start starts profiling. It returns a *kernel.PermissionError when the process lacks capabilities.
 func Start(o Options) (*Session, error) {
+	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -124,6 +125,7 @@ func (s *Session) Err() error { return s.runner.failure() }
 // Update makes all options current, or none if it fails. Samples taken until now are not lost: the next Collect returns
 // them by the old options.
 func (s *Session) Update(o Options) error {
+	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
 		return err
 	}

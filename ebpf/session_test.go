@@ -69,7 +69,7 @@ func TestSession(t *testing.T) {
 	pid := testkit.Spin(t)
 	procfs.StartHelper() // it lives as long as this process, on hosts with a FUSE file system
 	before := runtime.NumGoroutine()
-	s := start(t, DefaultOptions())
+	s := start(t, Options{})
 	var profiles []Profile
 	testkit.Eventually(t, "nine of ten stacks of a shell are complete, when its rows are ready", func() bool {
 		more := collect(t, s, pid, 20)
@@ -128,14 +128,14 @@ func TestUpdate(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	pid := testkit.Spin(t)
-	s := start(t, DefaultOptions())
+	s := start(t, Options{})
 	defer s.Close()
 	collect(t, s, pid, 1)
 	before := cpuTime(t, pid)
 	testkit.Eventually(t, "the shell runs before the update", func() bool { return cpuTime(t, pid)-before > enoughCPU })
 
-	o := DefaultOptions()
-	o.SampleRate, o.KernelStacks, o.Comm = 500, false, CommNone
+	o := Options{}
+	o.SampleRate, o.NoKernelStacks, o.Comm = 500, true, CommNone
 	if err := s.Update(o); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestTargetsOnly(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	wanted, other := testkit.Spin(t), testkit.Spin(t)
-	o := DefaultOptions()
+	o := Options{}
 	o.TargetsOnly = true
 	o.Targets = []map[string]string{{"__process_pid__": itoa(wanted), "service_name": "wanted"}}
 	s := start(t, o)
@@ -210,7 +210,7 @@ func TestTargetsOnlyNewProcesses(t *testing.T) {
 		loop.Process.Kill()
 		loop.Wait()
 	})
-	o := DefaultOptions()
+	o := Options{}
 	o.TargetsOnly = true
 	o.Targets = []map[string]string{{"__process_pid__": itoa(wanted), "service_name": "wanted"}}
 	s := start(t, o)

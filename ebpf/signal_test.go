@@ -68,7 +68,7 @@ func floodedLeaf(end time.Time) (signals int) {
 }
 
 func trySignalFrames(t *testing.T) {
-	o := DefaultOptions()
+	o := Options{}
 	o.Comm, o.SampleRate, o.PIDLabel = CommLabel, 499, true
 	const name = "hwflooded"
 	program, err := os.Executable()

@@ -13,7 +13,7 @@ func TestStopSampling(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	pid := testkit.Spin(t)
-	s := start(t, DefaultOptions())
+	s := start(t, Options{})
 	defer s.Close()
 	collect(t, s, pid, 1)
 	used := cpuTime(t, pid)

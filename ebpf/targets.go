@@ -5,7 +5,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 )
 
 // retryTargetsAfter is how often processes without a target are looked up again: they may have been moved to another

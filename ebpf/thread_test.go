@@ -56,7 +56,7 @@ func TestThreadLabels(t *testing.T) {
 	if out, err := gcc.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	o := DefaultOptions()
+	o := Options{}
 	o.ThreadNameLabel, o.ThreadIDLabel, o.SampleRate = true, true, 249
 	cmd := exec.Command(program)
 	out, err := cmd.StdoutPipe()

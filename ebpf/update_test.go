@@ -23,7 +23,7 @@ import (
 // other part.
 func TestUpdateFailsWhole(t *testing.T) {
 	need.Root(t)
-	o := DefaultOptions()
+	o := Options{}.withDefaults()
 	s := start(t, o)
 	defer s.Close()
 	pid := testkit.Spin(t)
@@ -70,7 +70,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	if err := os.WriteFile(unknown, sh, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	o := DefaultOptions()
+	o := Options{}.withDefaults()
 	s := start(t, o)
 	defer s.Close()
 	cmd := exec.Command("sh", "-c", "read go; exec "+unknown+" -c 'while :; do :; done'")
@@ -97,10 +97,10 @@ func TestStartWithoutDescriptors(t *testing.T) {
 // failUpdate makes an update that fails, by try.
 func failUpdate(t *testing.T, s *Session, pid uint32, cacheDir string, try func(update func() error) error) {
 	t.Helper()
-	o := DefaultOptions()
+	o := Options{}.withDefaults()
 	bad := o
-	bad.SampleRate = 10 * o.SampleRate
-	bad.UserStacks = false
+	bad.SampleRate = 10 * DefaultSampleRate
+	bad.NoUserStacks = true
 	bad.Debuginfod = debuginfod.Options{URLs: []string{"http://127.0.0.1:1"}, CacheDir: cacheDir}
 	if err := try(func() error { return s.Update(bad) }); err == nil {
 		t.Fatal("the update succeeded")

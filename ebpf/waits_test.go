@@ -95,7 +95,7 @@ func tryWaitsOfGo(t *testing.T) {
 			break
 		}
 	}
-	o := DefaultOptions()
+	o := Options{}
 	o.Comm = CommLabel
 	o.OffCPU = OffCPU{Rate: 2 * DefaultOffCPURate, States: DefaultOffCPUStates(), Wakers: true}
 	// If there are more threads than a pass looks at, a random choice has the time of all: so only this test's threads

@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/symbol"
-	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/kind"
@@ -58,7 +58,7 @@ type namedFrame struct {
 
 func keyOf(f kernel.Frame, pid uint32, o *Options) namedFrame {
 	f.Flags &= kernel.ReturnAddress | kernel.Interpreted | kernel.Made // other flags do not change the name
-	key := namedFrame{Frame: f, demangle: o.Demangle, inline: o.InlineFrames, hotspot: o.Hotspot}
+	key := namedFrame{Frame: f, demangle: o.Demangle, inline: !o.NoInlinedFrames, hotspot: !o.LanguagesOff[process.Java]}
 	if f.Exe == 0 || f.Flags&kernel.Made != 0 {
 		key.pid = pid
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/demangle"
 )
@@ -44,7 +45,9 @@ type naming struct {
 	inline, hotspot bool
 }
 
-func namingOf(o *Options) naming { return naming{o.Demangle, o.InlineFrames, o.Hotspot} }
+func namingOf(o *Options) naming {
+	return naming{o.Demangle, !o.NoInlinedFrames, !o.LanguagesOff[process.Java]}
+}
 
 // place is an address in a file. It has no padding, so that a map hashes it in one step.
 type place struct {

@@ -9,7 +9,6 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -50,10 +49,8 @@ type Options struct {
 	NoWaitLabel     bool               // for samples off CPU: omit the label LabelWait
 	Timestamps      bool               // keep the time of each sample, see pprof.Timestamp; memory grows with them
 	Demangle        demangle.Mode      // how C++ and Rust names are shown
-	InlineFrames    bool               // show inlined functions
-	Python          bool               // show Python functions
-	Hotspot         bool               // show Java methods
-	V8              bool               // show JavaScript functions
+	NoInlinedFrames bool               // omit inlined functions
+	LanguagesOff    map[string]bool    // omit functions of these languages: process.Python, process.Java, process.V8
 	FoldRuntimes    bool               // omit native frames of a runtime in stacks with functions of its language
 	SymbolBytes     int                // limit of the memory for symbol tables; 0 for symbol.DefaultTableBytes
 	Debuginfod      debuginfod.Options // servers of missing debug files; none without URLs
@@ -72,16 +69,7 @@ func (o *Options) period(k kind.Kind) int64 {
 
 // frames returns the user frames to show for a sample.
 func (o *Options) frames(s *sampler.Sample) []kernel.Frame {
-	shown := true
-	switch s.Language {
-	case process.Python:
-		shown = o.Python
-	case process.V8:
-		shown = o.V8
-	case process.Java:
-		shown = o.Hotspot
-	}
-	if !shown {
+	if o.LanguagesOff[s.Language] {
 		return s.User
 	}
 	return s.Frames()

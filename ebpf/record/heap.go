@@ -1,9 +1,9 @@
 package record
 
 import (
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/heap"
-	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/flame/kind"
 )
 

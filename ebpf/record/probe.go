@@ -3,10 +3,10 @@ package record
 import (
 	"fmt"
 
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/ebpf/source/probing"
-	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/flame/kind"
 )
 

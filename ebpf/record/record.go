@@ -17,14 +17,13 @@ import (
 	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process/target"
 	builder "github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/source/offcpu"
 	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/ebpf/source/probing"
-	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/export"
 	"github.com/headwater/headwater/flame/kind"
@@ -232,8 +231,7 @@ func (r *Recorder) openSources() error {
 		SampleRate: r.options.SampleRate, Comm: builder.CommStackframe,
 		PIDLabel: r.options.Threads, ThreadNameLabel: r.options.Threads, ThreadIDLabel: r.options.Threads,
 		CPULabel: r.options.CPUs, NUMANodeLabel: r.options.NUMANodes,
-		Timestamps: r.options.Timestamps, Demangle: r.options.Demangle, InlineFrames: r.options.InlineFrames,
-		Python: true, Hotspot: true, V8: true,
+		Timestamps: r.options.Timestamps, Demangle: r.options.Demangle, NoInlinedFrames: !r.options.InlineFrames,
 	}, r.sampler, r.files)
 	if err != nil {
 		return err
@@ -256,15 +254,9 @@ func (r *Recorder) startWaiting() (err error) {
 			if !r.options.shows(s.Thread.State) {
 				return
 			}
-			shown, inner := *s, *s.Sample // a copy, as the off-CPU clock keeps s
-			shown.Sample = &inner
-			if !r.options.KernelStacks {
-				shown.Kernel = nil
-			}
-			if !r.options.UserStacks {
-				shown.User, shown.Interpreted, shown.Outcome = nil, nil, unwind.NotCollected
-			}
-			_ = r.addSample(&shown) // no timestamps are kept for these samples
+			shown := s.Copy() // the off-CPU clock keeps s
+			shown.Strip(r.options.UserStacks, r.options.KernelStacks)
+			_ = r.addSample(shown) // no timestamps are kept for these samples
 		},
 	}, float64(r.options.OffCPURate))
 	return err

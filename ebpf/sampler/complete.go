@@ -5,7 +5,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -37,6 +37,23 @@ func (s *Sample) Frames() []kernel.Frame {
 		return s.Interpreted
 	}
 	return s.User
+}
+
+// Copy returns a copy whose fields may be changed, which shares the frames with s.
+func (s *Sample) Copy() *Sample {
+	shown, inner := *s, *s.Sample
+	shown.Sample = &inner
+	return &shown
+}
+
+// Strip removes the user part of the stack, and the kernel part, unless they are wanted.
+func (s *Sample) Strip(user, inKernel bool) {
+	if !inKernel {
+		s.Kernel = nil
+	}
+	if !user {
+		s.User, s.Interpreted, s.Outcome = nil, nil, unwind.NotCollected
+	}
 }
 
 // completer completes stacks, one at a time.

@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/language/all"
 	"github.com/headwater/headwater/ebpf/process"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/kind"
 )

@@ -94,7 +94,9 @@ func TestOverview(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, folders)
 	for _, path := range folders {
-		require.Contains(t, string(text), "`"+filepath.Base(filepath.Dir(path))+"`", path)
+		if name := "`" + filepath.Base(filepath.Dir(path)) + "`"; !strings.Contains(string(text), name) {
+			t.Errorf("the overview does not name %s, the folder of %s", name, path)
+		}
 	}
 }
 

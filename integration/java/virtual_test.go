@@ -77,8 +77,8 @@ func tryVirtualThreads(t *testing.T, java string, flags []string, classes string
 	}
 	args := append(slices.Clone(flags), exports, "-Xmx256m", "-cp", classes, "Virtual")
 	pid := testkit.Run(t, exec.Command(java, args...))
-	o := ebpf.DefaultOptions()
-	o.SampleRate, o.KernelStacks, o.TargetsOnly = 499, false, true
+	o := ebpf.Options{}
+	o.SampleRate, o.NoKernelStacks, o.TargetsOnly = 499, true, true
 	o.Targets = []map[string]string{{"__process_pid__": strconv.Itoa(int(pid)), "service_name": "virtual"}}
 	session, err := ebpf.Start(o)
 	require.NoError(t, err)

@@ -123,8 +123,8 @@ func TestServices(t *testing.T) {
 const enough = 200
 
 func (s *service) try(t *retry.T, load *load, pid int) {
-	o := ebpf.DefaultOptions()
-	o.Comm, o.SampleRate, o.KernelStacks, o.TargetsOnly = ebpf.CommNone, 497, false, true
+	o := ebpf.Options{}
+	o.Comm, o.SampleRate, o.NoKernelStacks, o.TargetsOnly = ebpf.CommNone, 497, true, true
 	o.Targets = []map[string]string{{"__process_pid__": fmt.Sprint(pid), "service_name": s.name}}
 	session, err := ebpf.Start(o)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
@@ -88,8 +89,8 @@ func TestDisabled(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "python3")
 	t.Parallel()
-	o := ebpf.DefaultOptions()
-	o.Python = false
+	o := ebpf.Options{}
+	o.LanguagesOff = map[string]bool{process.Python: true}
 	p := newProgram(t, "plain", 1, pythons()[0])
 	session := start(t, o, p)
 	p.start(t)
@@ -237,7 +238,7 @@ const enough = 100
 // functions that are gone before they were read have no lines.
 func profilePrograms(t *testing.T, programs []*program) {
 	t.Helper()
-	session := start(t, ebpf.DefaultOptions(), programs...)
+	session := start(t, ebpf.Options{}, programs...)
 	for _, p := range programs {
 		p.start(t)
 	}
@@ -432,7 +433,7 @@ type sample struct {
 // programs do.
 func start(t *testing.T, o ebpf.Options, programs ...*program) *ebpf.Session {
 	t.Helper()
-	o.Comm, o.SampleRate, o.KernelStacks, o.TargetsOnly = ebpf.CommLabel, 497, false, len(programs) > 0
+	o.Comm, o.SampleRate, o.NoKernelStacks, o.TargetsOnly = ebpf.CommLabel, 497, true, len(programs) > 0
 	o.DefaultTarget = map[string]string{"service_name": "host"}
 	for _, p := range programs {
 		o.Targets = append(o.Targets, map[string]string{"__container_id__": p.container(), "service_name": p.name})

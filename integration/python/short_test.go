@@ -27,7 +27,7 @@ func TestShortLived(t *testing.T) {
 	if testkit.IsNightly() {
 		runs = 400
 	}
-	session := start(t, ebpf.DefaultOptions())
+	session := start(t, ebpf.Options{})
 	run := func() {
 		if out, err := exec.Command(python3, "testdata/short.py").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"flame"},
 	{"ebpf/common", "ebpf/host"},
 	{"ebpf/object", "ebpf/unwind"},
-	{"ebpf/language", "ebpf/symbol", "ebpf/target"},
+	{"ebpf/language", "ebpf/symbol", "ebpf/process/target"},
 	{"ebpf/kernel", "ebpf/process", "ebpf/sampler"},
 	{"ebpf"},
 	{"component"},

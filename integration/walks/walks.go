@@ -74,7 +74,7 @@ type Sampler struct {
 // Open loads the profiler. The caller must close it.
 func Open() (*Sampler, error) {
 	// The BPF program passes an event on, here to a signal, only if snapshots are enabled.
-	options := sampler.Options{TableBytes: ebpf.DefaultOptions().TableBytes, Interval: 20 * time.Millisecond,
+	options := sampler.Options{TableBytes: ebpf.DefaultTableBytes, Interval: 20 * time.Millisecond,
 		Snapshots: true}
 	profiler, err := sampler.Open(options)
 	if err != nil {

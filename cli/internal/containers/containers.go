@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/host/procfs"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 )
 
 const (

@@ -24,7 +24,7 @@ func Record(
 ) (r *record.Recording, err error) {
 	recorder, err := record.Open(record.Options{
 		Selection: what, SampleRate: rate, UserStacks: true, KernelStacks: true, Threads: true, InlineFrames: true,
-		Demangle: demangle.Simplified, TableBytes: ebpf.DefaultOptions().TableBytes,
+		Demangle: demangle.Simplified, TableBytes: ebpf.DefaultTableBytes,
 	})
 	if err != nil {
 		return nil, err

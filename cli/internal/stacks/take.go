@@ -15,11 +15,11 @@ import (
 	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/snapshot"
 	"github.com/headwater/headwater/ebpf/source/wait"
-	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/pprof"
 )
@@ -155,7 +155,7 @@ func describe(pid uint32) (command, container string) {
 // nameStacks adds the taken threads with named frames.
 func (r *Report) nameStacks(taken []*snapshot.Stack, from profile.Executables, inline bool) error {
 	names, err := profile.New(profile.Options{
-		SampleRate: 1, Demangle: demangle.Simplified, InlineFrames: inline, Python: true, Hotspot: true, V8: true,
+		SampleRate: 1, Demangle: demangle.Simplified, NoInlinedFrames: !inline,
 	}, from, &filework.Pool{})
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/flame/printable"
 )
 

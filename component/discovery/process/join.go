@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/headwater/headwater/component/discovery"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 )
 
 // joinContainers merges processes with the targets of their containers, whose labels take precedence. The result also

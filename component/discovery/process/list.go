@@ -11,7 +11,7 @@ import (
 
 	"github.com/headwater/headwater/component/discovery"
 	"github.com/headwater/headwater/ebpf/host/procfs"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 )
 
 // Labels of a process. Labels with an empty value are left out.

@@ -10,6 +10,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/flame/demangle"
 )
 
@@ -92,22 +93,21 @@ type Settings struct {
 
 // SetToDefault implements river.Defaulter.
 func (a *Settings) SetToDefault() {
-	defaults := ebpf.DefaultOptions()
 	*a = Settings{
 		TargetsOnly:          true,
 		CollectInterval:      15 * time.Second,
-		SampleRate:           defaults.SampleRate,
+		SampleRate:           ebpf.DefaultSampleRate,
 		CollectUserProfile:   true,
 		CollectKernelProfile: true,
 		KernelFrames:         true,
 		Demangle:             "none",
 		Comm:                 string(ebpf.CommStackframe),
-		ContainerIDCacheSize: defaults.ContainerIDCacheSize,
-		UnwindTableMemory:    units.Base2Bytes(defaults.TableBytes),
-		InlineFrames:         defaults.InlineFrames,
-		PythonEnabled:        defaults.Python,
-		HotspotEnabled:       defaults.Hotspot,
-		V8Enabled:            defaults.V8,
+		ContainerIDCacheSize: ebpf.DefaultContainerIDCacheSize,
+		UnwindTableMemory:    ebpf.DefaultTableBytes,
+		InlineFrames:         true,
+		PythonEnabled:        true,
+		HotspotEnabled:       true,
+		V8Enabled:            true,
 	}
 }
 
@@ -190,7 +190,7 @@ func (a *Settings) options() ebpf.Options {
 	if err != nil {
 		mode = demangle.None // cannot happen: Validate has checked it
 	}
-	o := ebpf.DefaultOptions()
+	var o ebpf.Options
 	o.SampleRate = a.SampleRate
 	o.Periods = a.PageFaults.periods()
 	a.OffCPU.apply(&o, min(a.OffCPUThreshold, 1))
@@ -200,17 +200,19 @@ func (a *Settings) options() ebpf.Options {
 	o.DefaultTarget = maps.Clone(a.DefaultTarget)
 	o.TargetsOnly = a.TargetsOnly
 	o.ContainerIDCacheSize = a.ContainerIDCacheSize
-	o.UserStacks = a.CollectUserProfile
-	o.KernelStacks = a.CollectKernelProfile && a.KernelFrames
+	o.NoUserStacks = !a.CollectUserProfile
+	o.NoKernelStacks = !a.CollectKernelProfile || !a.KernelFrames
 	o.Comm = a.commMode()
 	o.PIDLabel = a.PIDLabel
 	o.ThreadNameLabel, o.ThreadIDLabel = a.ThreadNameLabel, a.ThreadIDLabel
 	o.CPULabel, o.NUMANodeLabel = a.CPULabel, a.NUMANodeLabel
 	o.Demangle = mode
 	o.TableBytes = int(a.UnwindTableMemory)
-	o.InlineFrames = a.InlineFrames
+	o.NoInlinedFrames = !a.InlineFrames
 	o.FoldRuntimes = a.FoldRuntimes
-	o.Python, o.Hotspot, o.V8 = a.PythonEnabled, a.HotspotEnabled, a.V8Enabled
+	o.LanguagesOff = map[string]bool{
+		process.Python: !a.PythonEnabled, process.Java: !a.HotspotEnabled, process.V8: !a.V8Enabled,
+	}
 	o.Debuginfod = a.Debuginfod.options()
 	return o
 }

@@ -41,10 +41,9 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, ebpf.Options{
 		ProfileOptions: ebpf.ProfileOptions{
 			SampleRate: 97, Comm: ebpf.CommStackframe, Demangle: demangle.None,
-			InlineFrames: true, Python: true, Hotspot: true, V8: true,
+			LanguagesOff: map[string]bool{"python": false, "java": false, "V8": false},
 		},
-		TargetsOnly: true, ContainerIDCacheSize: 1024,
-		UserStacks: true, KernelStacks: true, TableBytes: 64 << 20,
+		TargetsOnly: true, ContainerIDCacheSize: 1024, TableBytes: 64 << 20,
 	}, args.Settings.options())
 	require.NoError(t, args.Settings.options().Validate())
 }
@@ -67,11 +66,17 @@ func TestArguments(t *testing.T) {
 		"sample_rate": {`sample_rate = 100`,
 			func(t *testing.T, o ebpf.Options) { require.Equal(t, 100, o.SampleRate) }},
 		"collect_user_profile": {`collect_user_profile = false`,
-			func(t *testing.T, o ebpf.Options) { require.False(t, o.UserStacks); require.True(t, o.KernelStacks) }},
+			func(t *testing.T, o ebpf.Options) {
+				require.True(t, o.NoUserStacks)
+				require.False(t, o.NoKernelStacks)
+			}},
 		"collect_kernel_profile": {`collect_kernel_profile = false`,
-			func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks); require.True(t, o.UserStacks) }},
+			func(t *testing.T, o ebpf.Options) {
+				require.True(t, o.NoKernelStacks)
+				require.False(t, o.NoUserStacks)
+			}},
 		"kernel_frames": {`kernel_frames = false`,
-			func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks) }},
+			func(t *testing.T, o ebpf.Options) { require.True(t, o.NoKernelStacks) }},
 		"demangle": {`demangle = "full"`,
 			func(t *testing.T, o ebpf.Options) { require.Equal(t, demangle.Full, o.Demangle) }},
 		"demangle empty": {`demangle = ""`,
@@ -96,7 +101,7 @@ func TestArguments(t *testing.T) {
 		"unwind_table_memory": {`unwind_table_memory = "16MiB"`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 16<<20, o.TableBytes)
 		}},
-		"inline_frames": {`inline_frames = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.InlineFrames) }},
+		"inline_frames": {`inline_frames = false`, func(t *testing.T, o ebpf.Options) { require.True(t, o.NoInlinedFrames) }},
 		"fold_runtimes": {`fold_runtimes = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.FoldRuntimes) }},
 		"debuginfod": {`debuginfod {
 			urls       = ["http://localhost:8002"]

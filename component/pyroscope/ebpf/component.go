@@ -17,7 +17,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/common/clock"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/flame/pprof"
 	"github.com/headwater/headwater/flame/server"
 )

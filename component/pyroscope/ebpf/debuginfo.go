@@ -9,7 +9,7 @@ import (
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/kind"
 	"github.com/headwater/headwater/flame/server"

@@ -82,7 +82,7 @@ func TestGovernorKeepsTheShare(t *testing.T) {
 }
 
 func TestGovernedOptions(t *testing.T) {
-	o := ebpf.DefaultOptions()
+	o := ebpf.Options{}
 	o.SampleRate = 100
 	o.OffCPU.Rate = 20
 	o.Periods[kind.PageFaults] = 256

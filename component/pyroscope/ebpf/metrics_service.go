@@ -8,7 +8,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/common/counter"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 )
 
 // Limits of the series labelled by service_name.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/headwater/headwater/ebpf/host/procfs"
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 )
 
 // maxProcesses bounds the processes in the debug info.

@@ -20,7 +20,7 @@ func recordProcess(ctx context.Context, wanted server.Recording) (made *profile.
 	recorder, err := record.Open(record.Options{
 		Selection: record.Selection{PIDs: []uint32{wanted.PID}}, SampleRate: wanted.Rate, UserStacks: true,
 		KernelStacks: true, Threads: true, Timestamps: wanted.Format.Times, InlineFrames: true,
-		Demangle: demangle.None, TableBytes: ebpf.DefaultOptions().TableBytes,
+		Demangle: demangle.None, TableBytes: ebpf.DefaultTableBytes,
 	})
 	if gone := (*record.NoProcessError)(nil); errors.As(err, &gone) {
 		return nil, fmt.Errorf("%w: %w", server.ErrNoProcess, err)

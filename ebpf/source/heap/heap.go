@@ -17,8 +17,8 @@ import (
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -334,9 +334,7 @@ func (p *Profiler) Flush() {
 			target = s.Target
 		}
 		s.Target = target
-		if !p.config.UserStacks {
-			s.User, s.Interpreted, s.Outcome = nil, nil, unwind.NotCollected
-		}
+		s.Strip(p.config.UserStacks, true)
 		p.options.Use(s)
 	})
 }

@@ -129,10 +129,9 @@ func (u *inUse) hasBlock(b kernel.HeapBlock) bool {
 func (u *inUse) eachSample(time uint64, use func(*sampler.Sample)) {
 	for _, of := range u.processes {
 		for _, b := range of {
-			shown, inner := *b.stack.sample, *b.stack.sample.Sample
-			inner.Time, inner.Kind, inner.Value = time, kind.Heap, b.weight
-			shown.Sample = &inner
-			use(&shown)
+			shown := b.stack.sample.Copy()
+			shown.Time, shown.Kind, shown.Value = time, kind.Heap, b.weight
+			use(shown)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/snapshot"
-	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 

@@ -23,8 +23,8 @@ import (
 	"github.com/headwater/headwater/ebpf/common/limit"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/target"
 )
 
 // Passes makes passes over threads; *kernel.Threads implements it.

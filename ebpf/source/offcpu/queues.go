@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/source/snapshot"
-	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 

@@ -3,7 +3,7 @@ package probing
 import (
 	"maps"
 
-	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/process/target"
 )
 
 // maxServices limits the services with losses of their own.

@@ -13,10 +13,9 @@ import (
 	"github.com/headwater/headwater/ebpf/common/counter"
 	"github.com/headwater/headwater/ebpf/common/limit"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/probe"
-	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/kind"
 )
 
@@ -337,13 +336,8 @@ func (p *Prober) useHit(h *kernel.ProbeHit) {
 	if value == 0 { // no value to add
 		return
 	}
-	if !p.config.KernelStacks {
-		h.Kernel = nil
-	}
 	s := p.options.Completer.CompleteHit(h)
-	if !p.config.UserStacks {
-		s.User, s.Interpreted, s.Outcome = nil, nil, unwind.NotCollected
-	}
+	s.Strip(p.config.UserStacks, p.config.KernelStacks)
 	s.Kind, s.Value, s.Target = of.kind, value, target
 	p.stats.Hits++
 	p.options.Use(s)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/probe"
-	"github.com/headwater/headwater/ebpf/target"
 )
 
 // late knows a process after it has caught up.
