@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// printTop prints the number of samples of each profile, and the function at the leaf of most of them.
+// printTop prints the number of samples of each profile, and the most frequent leaf.
 func printTop(out io.Writer, profiles []ebpf.Profile) {
 	for _, p := range profiles {
 		leaves := map[string]int64{}

@@ -61,8 +61,8 @@ func (p *Profiler) dueSince(now map[int]cpuTime) (d due) {
 	return d
 }
 
-// accountEnded adds what was due on CPUs that have been offline, and whose clocks have stood since. What they were busy
-// after they came back was due, too.
+// accountEnded adds the samples that were due on CPUs that have been offline, and whose clocks have stood since. The
+// busy time after they came back was due as well.
 func (p *Profiler) accountEnded(cpus []int) {
 	now := p.cpuTimes()
 	for _, cpu := range cpus {

@@ -168,7 +168,7 @@ func lostFormat() uint64 {
 	return unix.PERF_FORMAT_LOST
 }
 
-// lostRecords returns how many records of the event were lost, in kernels that count them: 0 in others.
+// lostRecords returns how many records of the event were lost, or 0 if the kernel does not count them.
 func (e *perfEvent) lostRecords() (uint64, error) {
 	if lostFormat() == 0 {
 		return 0, nil

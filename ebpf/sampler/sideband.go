@@ -73,7 +73,7 @@ func (s *sideBand) drain() error {
 	return s.drainLocked()
 }
 
-// drainLocked is drain for who is the reader.
+// drainLocked is drain for a caller that holds the lock of the reader.
 func (s *sideBand) drainLocked() error {
 	records, until, err := s.band.Read()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package server is the web page of a profiler: the profiles of the last minutes, kept in bounded memory, and
-// optionally older profiles on disk; an overview of them, flame graphs, and files for other tools.
+// optionally older profiles on disk; an overview, flame graphs, and files for other tools.
 //
 // The page uses only relative links, so it works below any prefix. It loads no resources from other sites, opens no
 // files except its history, and starts no process.

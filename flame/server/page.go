@@ -142,7 +142,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "+
 			"form-action 'self'; base-uri 'none'")
-	if !strings.HasPrefix(r.URL.Path, "/") { // hosts differ in what they leave of the path
+	if !strings.HasPrefix(r.URL.Path, "/") { // hosts of the page leave different parts of the path
 		address := *r.URL
 		address.Path = "/" + address.Path
 		shallow := *r

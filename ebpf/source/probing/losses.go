@@ -51,7 +51,7 @@ func (l *losses) addRead(pid uint32, of *target.Target) {
 // samples of all processes, which the losses of targets never exceed.
 func (l *losses) compare(hits map[uint32]uint64, all uint64, find func(pid uint32) (*target.Target, bool)) {
 	for pid, n := range hits {
-		if all <= l.sum { // no more losses
+		if all <= l.sum { // every loss has its target
 			break
 		}
 		if l.processes[pid] == nil { // not even one of its hits had room

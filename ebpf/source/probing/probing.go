@@ -27,7 +27,7 @@ type Completer interface {
 	OpenProbes() (*kernel.Probes, error)
 	CatchUp(until uint64) error
 	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
-	// Ignore has the kernel leave out further hits of a process where it can, until Target is to be asked again.
+	// Ignore has the kernel leave out further hits of a process where it can, until Target must be asked again.
 	Ignore(pid uint32)
 }
 
@@ -294,7 +294,7 @@ func (p *Prober) Flush() {
 	if p.probes == nil {
 		return
 	}
-	hits := map[uint32]uint64{} // counted before the hits are read: each of them is read, or lost
+	hits := map[uint32]uint64{} // counted before the hits are read: a counted hit is then read, or lost
 	p.noteError(p.probes.Counts(func(pid uint32, n uint64) { hits[pid] = n }))
 	p.drain()
 	lost, err := p.probes.Lost()
