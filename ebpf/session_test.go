@@ -166,9 +166,9 @@ func TestUpdate(t *testing.T) {
 		}
 	}
 	bad := o
-	bad.SampleRate = 0
+	bad.SampleRate = -1
 	if err := s.Update(bad); err == nil {
-		t.Error("a sample rate of 0 was accepted")
+		t.Error("a sample rate of -1 was accepted")
 	}
 }
 

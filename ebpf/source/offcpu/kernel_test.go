@@ -127,9 +127,10 @@ func TestRestless(t *testing.T) {
 		defer mu.Unlock()
 		return slept >= wanted
 	})
+	stats := c.Stats() // not below mu, which Use takes during a pass
 	mu.Lock()
 	defer mu.Unlock()
-	t.Logf("%d of %d stacks have moved; %+v", moved, slept, c.Stats())
+	t.Logf("%d of %d stacks have moved; %+v", moved, slept, stats)
 	if moved > slept/20 {
 		t.Errorf("%d of %d stacks have moved before they were read", moved, slept)
 	}
@@ -186,9 +187,10 @@ func checkQueued(t *testing.T, threads int) {
 	defer c.Close()
 	seen := func() (passes uint64, all time.Duration) {
 		c.Flush()
+		passes = c.Stats().Passes // not below mu, which Use takes during a pass
 		mu.Lock()
 		defer mu.Unlock()
-		return c.Stats().Passes, credited
+		return passes, credited
 	}
 	testkit.Eventually(t, "passes are made", func() bool { passes, _ := seen(); return passes >= 3 })
 	_, before := seen()
