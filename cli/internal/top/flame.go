@@ -31,7 +31,7 @@ type layout struct {
 	boxes []box
 }
 
-// addStacks adds a box from offset begin on, and the boxes below it. All of the stacks pass through the box.
+// addStacks adds a box that starts at offset begin, and the boxes below it. All stacks pass through the box.
 func (l *layout) addStacks(stacks []counted, begin int64, b box, zoom []int32) {
 	ended := 0 // number of stacks that end here; they sort first
 	slices.SortFunc(stacks, func(x, y counted) int { return cmp.Compare(frameAt(x, b.depth), frameAt(y, b.depth)) })

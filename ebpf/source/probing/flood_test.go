@@ -159,7 +159,7 @@ func TestLostOfTargets(t *testing.T) {
 		p.Flush()
 		check(n)
 	}
-	round() // the prober reads meanwhile
+	round() // the prober may read hits during this round
 	p.Stop()
 	check(3)
 }

@@ -90,10 +90,5 @@ func (l *losses) addLost(of *target.Target, n uint64) {
 // clear forgets the processes: further counts start at 0.
 func (l *losses) clear() { l.processes = nil }
 
-// byService returns the losses. The caller owns the result.
-func (l *losses) byService() map[string]uint64 {
-	if l.lost == nil {
-		return map[string]uint64{}
-	}
-	return maps.Clone(l.lost)
-}
+// byService returns the losses, nil if there are none. The caller owns the result.
+func (l *losses) byService() map[string]uint64 { return maps.Clone(l.lost) }

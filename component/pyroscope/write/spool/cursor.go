@@ -130,8 +130,8 @@ func (c *cursor) highest() uint64 {
 
 func (c *cursor) begin(seq uint64) { c.begun = append(c.begun, seq) }
 
-// markDone notes that a record is done with. Of the places up to handed, only the places in begun may be handed out
-// again.
+// markDone notes that a record was delivered or dropped. Of the places up to handed, only the places in begun may be
+// handed out again.
 func (c *cursor) markDone(seq, handed uint64) error {
 	c.begun = slices.DeleteFunc(c.begun, func(s uint64) bool { return s == seq })
 	if i, found := slices.BinarySearch(c.above, seq); !found {
