@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/language/jvm"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 	"github.com/headwater/headwater/integration/testkit/retry"
@@ -381,7 +381,7 @@ func interpretedFrames(p Profile) (named, unnamed int64) {
 func collectUnnamed(t testing.TB, s *Session, pids []uint32) []Profile {
 	t.Helper()
 	o := javaOptions()
-	o.LanguagesOff = map[string]bool{process.Java: true}
+	o.LanguagesOff = map[string]bool{jvm.Name: true}
 	if err := s.Update(o); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/language/v8"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
@@ -31,7 +31,7 @@ func TestCompiledJustInTime(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "node")
 	o := Options{}
-	o.LanguagesOff = map[string]bool{process.V8: true}
+	o.LanguagesOff = map[string]bool{v8.Name: true}
 	const script = `function hotFunction(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i); return s; }
 for (;;) hotFunction(1e6)`
 	cmd := exec.Command("node", "--perf-basic-prof", "-e", script)

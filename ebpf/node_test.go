@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/language/v8"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
@@ -112,7 +112,7 @@ func checkNodeStacks(t *testing.T, flags []string) {
 	if good*50 < all*49 || len(seen) != len(nodeChains) || unready > all {
 		t.Errorf("%d of %d stacks are as the source says; leaf was called by %v", good, all, seen)
 	}
-	o.LanguagesOff = map[string]bool{process.V8: true}
+	o.LanguagesOff = map[string]bool{v8.Name: true}
 	if err := session.Update(o); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/common/counter"
 	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/language/merge"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/heap"
@@ -25,7 +26,7 @@ type BinaryStats = profile.BinaryStats
 type UnnamedStats = profile.UnnamedStats
 
 // LanguageStats counts the frames of one language runtime.
-type LanguageStats = sampler.LanguageStats
+type LanguageStats = merge.LanguageStats
 
 // Reasons why samples that were due are not delivered.
 const (

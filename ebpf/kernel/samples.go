@@ -106,6 +106,12 @@ func (f Frame) Lookup() uint64 {
 	return f.Vaddr
 }
 
+// OutsideFile reports whether the frame is in code that is in no file.
+func (f Frame) OutsideFile() bool { return f.Exe == 0 || f.Code != 0 }
+
+// EndElsewhere ends the user stack after a number of frames: it continues elsewhere, and is not read there.
+func (s *Sample) EndElsewhere(frames int) { s.User, s.Outcome = s.User[:frames], unwind.Switched }
+
 // FrameFlags describe a frame's address and how it was found.
 type FrameFlags uint8
 
@@ -118,9 +124,9 @@ const (
 	// Interpreted is a function that an interpreter runs: Exe stands for the interpreter's functions, Code is the
 	// number of the function, and Vaddr is a position in it.
 	Interpreted FrameFlags = 1 << 6
-	// Made is code in no file, at address Vaddr of the process, of an interpreter whose functions cannot be named. Exe
-	// stands for these functions, and Code is the number of a text.
-	Made FrameFlags = 1 << 5
+	// UnnamedJIT is code in no file, at address Vaddr of the process, of an interpreter whose functions cannot be
+	// named. Exe stands for these functions, and Code is the number of a text.
+	UnnamedJIT FrameFlags = 1 << 5
 )
 
 // sampleReader reads the CPUs' rings after a while, or when BPF wakes it.

@@ -65,6 +65,19 @@ func (s Stack) ReadU64(addr uint64) (uint64, bool) {
 	return 0, false
 }
 
+// Read reads bytes of the stack, and reports whether all could be read. It is for a word or few.
+func (s Stack) Read(addr uint64, b []byte) bool {
+	for len(b) > 0 {
+		word, ok := s.ReadU64(addr &^ 7)
+		if !ok {
+			return false
+		}
+		n := copy(b, binary.LittleEndian.AppendUint64(nil, word)[addr%8:])
+		addr, b = addr+uint64(n), b[n:]
+	}
+	return true
+}
+
 // EndsAt reports whether a frame at addr can be the outermost one of the first piece.
 func (s Stack) EndsAt(addr uint64) bool {
 	if s.memory != nil {

@@ -1,50 +1,44 @@
 package language
 
-// Interpreted is a Library whose functions are not machine code: an interpreter runs them, and keeps its own frames.
-// Its Attach returns ErrUnknown if the runtime makes no machine code that has rows.
-//
-// A language supplies the location of the frames (a Spec, which is data), the meaning of the words of a frame, and a
-// reader for code objects. Everything else is the same for every language: reading the frames in the kernel at the time
-// of the sample, merging them with the native frames, and the numbers and names of functions, including functions of
-// processes that have exited. Values must be comparable; a pointer is.
-type Interpreted interface {
-	Library
-	// Evaluation returns the code ranges of the interpreter's evaluation loop, in ELF virtual addresses of the file.
-	// Each native frame in a range executes one run of frames of the chain.
-	Evaluation() []Range
-	// Entering returns the parts of the Evaluation ranges in which a leaf frame has not yet pushed, or has already
-	// popped, its chain frames: there, the chain does not describe the leaf. May be nil.
-	Entering() []Range
-	// Interpret returns how the frames of the language are found in a process. The error is ErrNotReady (the caller
-	// retries for some seconds), ErrUnknown (the process has no such frames after all), *UnnamedError (each native
-	// evaluation frame gets a placeholder frame), or any other error, which is reported. Interpreters of one Library
-	// with equal Specs are interchangeable: one Interpreter serves all those processes, so it keeps no state of a
-	// process.
-	Interpret(p Process) (Interpreter, error)
+// A language whose functions are not machine code supplies the location of its frames (a Spec, which is data), the
+// meaning of the words of a frame, and a reader for code objects. Everything else is the same for every language:
+// reading the frames in the kernel at the time of the sample, merging them with the native frames, and the numbers and
+// names of functions, including functions of processes that have exited.
+
+// Traits are the properties of a Library that are known as soon as its file is detected.
+type Traits struct {
+	// Frames says how functions of the language are shown that are not the machine code of Attach. If a process has
+	// several libraries, the one with the highest value supplies the frames.
+	Frames FramesKind
+	// Generates is the name of a runtime that generates code in no file for functions: "Mono"; else "".
+	Generates string
+	// Switches returns how the code of the file with a path switches a thread to a different chain than the code that
+	// called it has; nil if no file does.
+	Switches func(path string) Switch
 }
 
-// Unnamed is an Interpreted whose functions are never named. If a process also has another Interpreted, that one
-// supplies the frames.
-type Unnamed interface {
-	Interpreted
-	Unnamed()
-}
+// FramesKind says how functions of a language are shown.
+type FramesKind uint8
 
-// Making is an Unnamed that generates code for all functions, outside files. It may be a library of a process with
-// another Interpreted, such as numba in Python.
-type Making interface {
-	Unnamed
-	// Makes returns the name of the runtime: "Mono".
-	Makes() string
-}
+// The kinds.
+const (
+	NoFrames          FramesKind = iota // the Library has no frames
+	GeneratedFrames                     // all functions are code in no file, which has the name of the runtime
+	PlaceholderFrames                   // a placeholder frame stands for all functions that a native frame runs
+	NamedFrames                         // functions have names
+)
 
-// Switching is an Interpreted with libraries that switch a thread to a different chain than the code that called the
-// library.
-type Switching interface {
-	Interpreted
-	// Switches returns the kind of switch that the code of a file performs.
-	Switches(path string) Switch
-}
+// NoInterpreter is the part of a Library whose functions are all machine code of Attach.
+type NoInterpreter struct{}
+
+// Traits implements Library.
+func (NoInterpreter) Traits() Traits { return Traits{} }
+
+// Evaluation implements Library.
+func (NoInterpreter) Evaluation() (runs, entering []Range) { return nil, nil }
+
+// FindFrames implements Library.
+func (NoInterpreter) FindFrames(Process) (FrameReader, error) { return nil, ErrUnknown }
 
 // Switch is the effect of a library on the chain of a thread.
 type Switch uint8
@@ -75,30 +69,21 @@ type Range struct{ Low, High uint64 }
 // Holds reports whether an address is in the range.
 func (r Range) Holds(addr uint64) bool { return addr >= r.Low && addr < r.High }
 
-// Evaluator is Code that contains an interpreter: its native frames run functions of the language like native frames in
-// Interpreted.Evaluation do. One goroutine uses it at a time.
-type Evaluator interface {
-	Code
-	// Evaluates reports whether a native frame at an ELF virtual address runs a function, and has the words that
-	// identify the function. It returns false while the frame is being set up or torn down.
-	Evaluates(vaddr uint64) bool
-}
+// PlainCode is the part of Code that contains no interpreter and keeps no frames in the heap.
+type PlainCode struct{}
 
-// Freezing is Code whose frames may have callers that the runtime keeps in its heap. One goroutine uses it at a time.
-type Freezing interface {
-	Code
-	// Frozen reports whether the caller of the code at an ELF virtual address is in the heap at time at
-	// (CLOCK_MONOTONIC, ns); the frames that follow on the stack are then not its callers. returned reports whether
-	// vaddr is only the return address of such a caller, not a frame of its own.
-	Frozen(vaddr, at uint64) (frozen, returned bool)
-	// Freezes reports whether the code at leaf may be about to leave frames that the runtime has copied to the heap:
-	// then the frames are both on the stack and in the heap. top is the address in the innermost frame in the heap.
-	Freezes(leaf, top, at uint64) bool
-}
+// Evaluates implements Code.
+func (PlainCode) Evaluates(uint64) bool { return false }
 
-// Interpreter finds and names the frames of a language, in all processes of its Spec. Safe for
+// Frozen implements Code.
+func (PlainCode) Frozen(uint64, uint64) (frozen, returned bool) { return false, false }
+
+// Freezes implements Code.
+func (PlainCode) Freezes(uint64, uint64, uint64) bool { return false }
+
+// FrameReader finds and names the frames of a language, in all processes of its Spec. Safe for
 // concurrent use.
-type Interpreter interface {
+type FrameReader interface {
 	// Name is the path shown for the functions' file, in brackets: "[python 3.11]".
 	Name() string
 	// Spec returns the data that the BPF program reads frames by. It does not change.
@@ -109,33 +94,36 @@ type Interpreter interface {
 	// process. Either may be missing: m is nil if the process has exited. An error means that the code object has no
 	// name. The work is bounded.
 	Function(m Memory, c *CodeObject) (Function, error)
-	// Line returns the line of a function at ip (see Frame.IP), or 0 if unknown. It is called for each place of a
-	// function that samples show, and a process may keep producing new places, so it reads only a few entries of the
-	// table.
-	Line(f *Function, ip uint64) int
-}
-
-// Unloading is an Interpreter whose code objects may be freed while the process lives, and whose runtime counts the
-// frees.
-type Unloading interface {
-	// Unloads returns the address of a 64-bit counter in a process. The counter starts at 0, and changes before the
-	// memory of a freed code object is reused. bias is the load bias of the library's file. The error is ErrUnknown if
-	// there is no counter. The work is bounded.
+	// Lines returns the functions at ip (see Frame.IP): the innermost first, then the functions that it was inlined
+	// into, each with the line of the call. In machine code, ip is the offset of the instruction from the start of the
+	// code; returned reports whether the instruction is a call. Lines is called for each place of a function that
+	// samples show, and a process may keep producing new places: it reads only a few entries of the table.
+	Lines(f *Function, ip uint64, returned bool) []Line
+	// Unloads returns the address of a 64-bit counter in a process of the code objects that were freed while the
+	// process lives. The counter starts at 0, and changes before the memory of a freed code object is reused. bias is
+	// the load bias of the library's file. The error is ErrUnknown if there is no counter. The work is bounded.
 	Unloads(m Memory, bias uint64) (counter uint64, err error)
+	// Compiler returns what finds the position in machine code that the runtime has compiled from functions, for frames
+	// with Made; nil if there are none.
+	Compiler() Compiler
 }
 
-// Compiling is an Interpreter that also compiles functions to machine code. For frames with Made, it finds the position
-// in the function and the functions that were inlined there.
-type Compiling interface {
+// OnlyInterpreted is the part of a FrameReader of a language without unloads and without a Compiler.
+type OnlyInterpreted struct{}
+
+// Unloads implements FrameReader.
+func (OnlyInterpreted) Unloads(Memory, uint64) (counter uint64, err error) { return 0, ErrUnknown }
+
+// Compiler implements FrameReader.
+func (OnlyInterpreted) Compiler() Compiler { return nil }
+
+// Compiler describes the machine code that a runtime compiled from functions.
+type Compiler interface {
 	// MachineCode describes the machine code at pc, which was compiled from the function whose code object is at
 	// address function. An error means that the code is unknown. The work is bounded.
 	MachineCode(m Memory, pc, function uint64) (MachineCode, error)
 	// Stamp returns the current Stamp of the code that starts at low, or 0 if there is none.
 	Stamp(m Memory, low uint64) uint64
-	// Lines returns the functions at ip: the innermost first, then the functions that it was inlined into, each with
-	// the line of the call. In machine code, ip is the offset of the instruction from the start of the code; returned
-	// reports whether the instruction is a call. The work is bounded.
-	Lines(f *Function, ip uint64, returned bool) []Line
 }
 
 // MachineCode is machine code that was compiled from a function.
@@ -165,6 +153,15 @@ type CodeObject struct {
 	Cookie  uint64   // hash of the words of Layout.Cookie (see Fold); 0 if they could not be read
 	Words   []uint64 // the same words, unhashed, if the sample carried them; else nil
 	Text    [][]byte // the readable bytes of each of Layout.Texts, if the sample carried them
+}
+
+// LineIn returns the line of f at ip, from its Table, as [FrameReader.Lines] does for a function without inlined ones.
+func (f *Function) LineIn(ip uint64) []Line {
+	line := Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
+	if ip != NoIP {
+		line.Line = LineAt(f.Table, ip)
+	}
+	return []Line{line}
 }
 
 // Function is the name and source of a code object.
@@ -218,10 +215,10 @@ type Chain struct {
 	Stop  *Test // ends the chain before the first frame for which it is true; if nil, a null pointer ends the chain
 }
 
-// Slots are native frames that stand for frames of the language: native frames in Interpreted.Evaluation and of an
-// Evaluator, and optionally frames in JIT code, which is in no file. The words of each slot are decoded independently.
+// Slots are native frames that stand for frames of the language: native frames in Library.Evaluation, and in Code that
+// Evaluates, and optionally frames in JIT code, which is in no file. The words of each slot are decoded independently.
 type Slots struct {
-	Low, High uint64 // ELF virtual addresses that enclose all ranges of Evaluation, or the code of the Evaluator
+	Low, High uint64 // ELF virtual addresses that enclose all ranges of Evaluation, or the Code that Evaluates
 	NoFile    bool   // frames in JIT code, in no file, are also slots
 	Frame     Layout // block 0 is at the frame pointer; a native frame whose cookie cannot be read is not a slot
 }

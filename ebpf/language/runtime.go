@@ -3,21 +3,23 @@
 // knowledge of a language: package process finds the runtimes of a process and asks them, and all higher layers see
 // frames with a CodeID.
 //
-// How to add a language:
-//
-//  1. Write a package ebpf/language/NAME with three types: a Language that detects the
-//     runtime's file, a Library that attaches to a process, and the Code that Attach returns.
-//     They read only a process's memory, which may change at any moment or be hostile: check it,
-//     bound the work, fuzz it.
-//  2. Add one line to the table in ebpf/language/all.
-//
-// ebpf/language/jvm is the example.
-//
 // One file is a runtime in many processes, so there are three steps, from shared data to data of one page or frame:
 //
-//	Language.Detect(file)     -> Library   once for each file that a process maps
-//	Library.Attach(process)   -> Code      once for each process, again while it is not ready
-//	Code.Page, Identify, Lines             for each page of rows, frame and name
+//	Language.Detect(file)         -> Library       once for each file that a process maps
+//	Library.Attach(process)       -> Code          once for each process, again while it is not ready
+//	Code.Page, Identify, Lines                     for each page of rows, frame and name
+//	Library.FindFrames(process)   -> FrameReader   once for each process, again while it is not ready
+//	FrameReader.Frame, Function, Lines             for each frame, code object and name
+//
+// A runtime that compiles functions to machine code with unwind rows has a Code, for example Toy in
+// docs/architecture/adding.md, which says how to add a language. A runtime whose functions an interpreter runs has a
+// FrameReader, for example ebpf/language/cpython. ebpf/language/jvm has both. The other folders are the same for all
+// languages:
+//
+//	chain    walks the frames that an interpreter keeps for a thread, and places them among native frames
+//	engine   numbers the functions that samples show, and reads them from processes within bounds
+//	merge    inserts the frames of a language into the native frames of a sample
+//	all      the table of the languages
 package language
 
 import (
@@ -42,17 +44,33 @@ var ErrBusy = errors.New("memory cannot be read now")
 
 // Language detects the runtimes of one language. Safe for concurrent use.
 type Language interface {
+	// Name returns the name of the language: "python". It is the first word of the FrameReader's name, and the language
+	// of Code. It is "" if functions are never named.
+	Name() string
 	// Detect returns the runtime in a file, or nil if there is none. path is the file's path in a process that has
 	// mapped it. The file is valid during the call only.
 	Detect(path string, file *elffile.File) Library
 }
 
 // Library is a file that contains a language runtime, with the data that is the same in all processes that have mapped
-// it. Safe for concurrent use.
+// it. Values are comparable; a pointer is. Safe for concurrent use.
 type Library interface {
 	// Attach returns the code that the runtime makes in a process. The error is ErrNotReady, ErrUnknown, or the reason
 	// why the code will never be known.
 	Attach(p Process) (Code, error)
+	// Traits returns the properties of the library. They do not change, and are known at once.
+	Traits() Traits
+	// Evaluation returns the code ranges of the interpreter's evaluation loop, in ELF virtual addresses of the file.
+	// Each native frame in a range executes one run of frames of the chain. entering are the parts of the ranges in
+	// which a leaf frame has not yet pushed, or has already popped, its chain frames: there, the chain does not
+	// describe the leaf.
+	Evaluation() (runs, entering []Range)
+	// FindFrames returns how the frames of the language are found in a process. The error is ErrNotReady (the caller
+	// retries for some seconds), ErrUnknown (the process has no such frames after all), *UnnamedError (each native
+	// evaluation frame gets a placeholder frame), or any other error, which is reported. FrameReaders of one Library
+	// with equal Specs are interchangeable: one FrameReader serves all those processes, so it keeps no state of a
+	// process.
+	FindFrames(p Process) (FrameReader, error)
 }
 
 // Process is a process that has mapped a Library.
@@ -93,6 +111,8 @@ type Code interface {
 	RowSource
 	// Path is the path, in brackets, of the executable that stands for the code.
 	Path() string
+	// Language returns the name of the language.
+	Language() string
 	// Bounds returns the address bounds of the code.
 	Bounds() (low, high uint64)
 	// Built returns the pages that were built and have not been forgotten since.
@@ -110,6 +130,18 @@ type Code interface {
 	Lines(id unwind.CodeID) []Line
 	// Close frees the remembered data. Do not use the code afterwards.
 	Close()
+
+	// Evaluates reports whether a native frame at an ELF virtual address runs a function of the language, as frames in
+	// Library.Evaluation do, and has the words that identify the function. It returns false while the frame is being
+	// set up or torn down.
+	Evaluates(vaddr uint64) bool
+	// Frozen reports whether the caller of the code at an ELF virtual address is in the runtime's heap at time at
+	// (CLOCK_MONOTONIC, ns); the frames that follow on the stack are then not its callers. returned reports whether
+	// vaddr is only the return address of such a caller, not a frame of its own.
+	Frozen(vaddr, at uint64) (frozen, returned bool)
+	// Freezes reports whether the code at leaf may be about to leave frames that the runtime has copied to the heap:
+	// then the frames are both on the stack and in the heap. top is the address in the innermost frame in the heap.
+	Freezes(leaf, top, at uint64) bool
 }
 
 // Line is a function and a line in it. All strings are valid UTF-8.

@@ -42,7 +42,7 @@ func (s *state) scanCommand(pid uint32, then Event) scan {
 func (c scan) run(t *Tracker) Event {
 	found := scanned{scan: c}
 	what := fmt.Sprintf("reading the mappings of process %d", c.pid)
-	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, c.pid), what, t.exes.patience,
+	maps, err := filework.Get(t.exes.work, filework.OfMemory(t.fs, c.pid), what, t.exes.patience,
 		func() ([]procfs.Mapping, error) { return t.fs.CodeAndFiles(c.pid) }, nil)
 	if filework.Scarce(err) {
 		t.noteError(err)

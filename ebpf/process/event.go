@@ -96,7 +96,7 @@ func (e execed) apply(s *state) []Command {
 	s.revive(p)
 	p.rename(e.time, e.comm)
 	p.started, p.ignored = e.time, false
-	p.attached, p.code, p.interpretation, p.doubts, p.written = nil, nil, nil, doubts{}, nil
+	p.attached, p.code, p.interpreted, p.doubts, p.written = nil, nil, nil, doubts{}, nil
 	p.execs++
 	s.touch(p)
 	return nil
@@ -144,9 +144,9 @@ func (e forked) apply(s *state) []Command {
 	}
 	p.noteChange(e.time)       // another process may have had its PID
 	p.mappings = from.mappings // shared: the slice is replaced, never changed
-	p.attached, p.code, p.interpretation = inherit(from.attached), from.code, from.interpretation.inherit()
-	if p.interpretation.isOpen() {
-		s.interpreting = append(s.interpreting, p)
+	p.attached, p.code, p.interpreted = inherit(from.attached), from.code, from.interpreted.inherit()
+	if p.interpreted.isOpen() {
+		s.awaiting = append(s.awaiting, p)
 	}
 	for _, m := range p.mappings {
 		s.refs.keepExecutable(m.exe)

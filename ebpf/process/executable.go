@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -33,9 +34,7 @@ type Store interface {
 	RemoveDirectory(d unwind.Directory)
 	DropPage(d unwind.Directory, page uint64)
 	EvictUnused(lately time.Duration)
-	AddInterpreter(s *language.Spec) (number uint16, id uint32, err error)
-	RemoveInterpreter(number uint16)
-	SetProgram(p unwind.Program, number uint16) error
+	engine.Store
 }
 
 // Executable is a file that processes have mapped. Two files with the same build ID are two executables. Executables of

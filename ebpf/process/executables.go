@@ -22,23 +22,22 @@ type executables struct {
 	fs        procfs.FS
 	languages []language.Language
 
-	mu           sync.Mutex
-	next         unwind.ExeID
-	byID         map[unwind.ExeID]*Executable
-	code         map[unwind.ExeID]*JITCode // by the ID of the executable that stands for the code
-	byFile       map[fileKey]*Executable
-	byMapped     map[mappedFile]*knownFile
-	vdso         *Executable
-	vdsos32      map[[sha256.Size]byte]*Executable // of 32-bit tasks, by content
-	sharing      sharing
-	interpreters interpreters
-	work         *filework.Pool
-	debug        *debugfile.Finder
-	slow         slow
-	patience     time.Duration  // limit of the wait for a file that is not known yet
-	opening      waits          // for files
-	indexes      waits          // for indexes
-	copies       elffile.Copies // of files that may hang
+	mu       sync.Mutex
+	next     unwind.ExeID
+	byID     map[unwind.ExeID]*Executable
+	code     map[unwind.ExeID]*JITCode // by the ID of the executable that stands for the code
+	byFile   map[fileKey]*Executable
+	byMapped map[mappedFile]*knownFile
+	vdso     *Executable
+	vdsos32  map[[sha256.Size]byte]*Executable // of 32-bit tasks, by content
+	sharing  sharing
+	work     *filework.Pool
+	debug    *debugfile.Finder
+	slow     slow
+	patience time.Duration  // limit of the wait for a file that is not known yet
+	opening  waits          // for files
+	indexes  waits          // for indexes
+	copies   elffile.Copies // of files that may hang
 }
 
 func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []language.Language) *executables {
@@ -50,11 +49,6 @@ func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []
 		byFile: map[fileKey]*Executable{}, byMapped: map[mappedFile]*knownFile{},
 		slow:    slow{byMapped: map[mappedFile]*Executable{}, tried: map[uint32]time.Time{}},
 		sharing: sharing{byShape: map[string][]*image{}},
-		interpreters: interpreters{
-			reads: newReads(fs), room: newRoom(),
-			byID: map[uint32]*Interpreter{}, byExe: map[unwind.ExeID]*Interpreter{},
-			programs: map[unwind.Program]*Interpreter{},
-		},
 	}
 }
 
@@ -266,6 +260,18 @@ func (x *executables) detect(path string, file *elffile.File) language.Library {
 	}
 	return nil
 }
+
+// AddInterpreterFile implements [engine.Files].
+func (x *executables) AddInterpreterFile(name string) unwind.ExeID {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := &Executable{Path: name, Err: errNoFile}
+	x.addExecutable(e, newImage(e, nil)).refs++
+	return e.ID
+}
+
+// RemoveInterpreterFile implements [engine.Files].
+func (x *executables) RemoveInterpreterFile(exe unwind.ExeID) { x.release(x.byNumber(exe)) }
 
 // addExecutable gives an executable its ID and its directory in the store.
 func (x *executables) addExecutable(e *Executable, i *image) *Executable {

@@ -27,13 +27,13 @@ type change struct {
 
 // epoch is the state of a process until a time.
 type epoch struct {
-	until          uint64 // time
-	lost           bool   // the state is unknown
-	execs          int
-	mappings       mappings
-	code           []*JITCode
-	interpretation *interpretation
-	name           name
+	until       uint64 // time
+	lost        bool   // the state is unknown
+	execs       int
+	mappings    mappings
+	code        []*JITCode
+	interpreted *interpretedRuntime
+	name        name
 }
 
 const (
@@ -167,7 +167,7 @@ func (s *state) loseRecords(p *Process, time uint64) {
 }
 
 func (s *state) addEpoch(p *Process, e epoch) {
-	e.execs, e.code, e.interpretation, e.name = p.execs, p.code, p.interpretation, p.name
+	e.execs, e.code, e.interpreted, e.name = p.execs, p.code, p.interpreted, p.name
 	if len(p.epochs) == 0 {
 		s.replaced = append(s.replaced, p)
 	}
@@ -227,7 +227,7 @@ func (s *state) learnExec(p *Process, base uint32) bool {
 func (s *state) startUnreported(p *Process, time uint64) {
 	s.replaceProgram(p, time)
 	s.loseRecords(p, time)
-	p.attached, p.code, p.interpretation, p.doubts, p.written = nil, nil, nil, doubts{}, nil
+	p.attached, p.code, p.interpreted, p.doubts, p.written = nil, nil, nil, doubts{}, nil
 	p.execs++
 	p.execKnown = false
 	s.touch(p)

@@ -1,107 +1,174 @@
 package process
 
 import (
-	"strings"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/host/filework"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Interpreter is an interpreter of a language, in all processes where its frames are found in the same way. An
-// executable without a file stands for its functions: the ELF virtual address of a frame is the offset in the function,
-// and the frame's code is the number of the function. Safe for concurrent use.
-type Interpreter struct {
+// interpretedRuntime is the runtime of a process that has frames besides its machine code.
+type interpretedRuntime struct {
+	exe     *Executable // the file that contains it, mapped by the process
 	library language.Library
-	runs    language.Interpreter  // nil if its functions cannot be named
-	unnamed language.UnnamedError // stands for the functions if they cannot be named
-	id      uint32                // number in samples; 0 if the store does not have the interpreter
-	number  uint16                // number in the store
-	exe     *Executable
+	bias    uint64
+	dev     uint64 // of the file
+	inode   uint64
 
-	functions functions
-	machine   machineCodes
+	makers []string // names of runtimes in the process that generate code; sorted; the slice is replaced, never changed
 
-	// Guarded by the registry.
-	used time.Time
+	interpreter *engine.Interpreter // nil while unknown
+	busy        bool                // the library is being asked for it
+	failed      bool                // it will never be known
+	first       time.Time           // when the library was first asked
+	tried       time.Time           // when it was last asked
+
+	lookups *engine.Lookups // of its functions
 }
 
-// Name returns the name that stands for the file of the functions.
-func (i *Interpreter) Name() string { return i.exe.Path }
-
-// Languages of frames, see [Interpreter.Language].
-const (
-	Python = "python"
-	V8     = "V8"   // JavaScript
-	Java   = "java" // interpreted methods
-)
-
-// Language returns the first word of the name: "python".
-func (i *Interpreter) Language() string {
-	language, _, _ := strings.Cut(strings.Trim(i.Name(), "[]"), " ")
-	return language
-}
-
-// Exe returns the ID of the executable that stands for the functions.
-func (i *Interpreter) Exe() unwind.ExeID { return i.exe.ID }
-
-// ID returns the number by which samples identify the interpreter.
-func (i *Interpreter) ID() uint32 { return i.id }
-
-// Function returns the function with the number that a frame has, or false if it is not known.
-func (i *Interpreter) Function(id unwind.CodeID) (language.Function, bool) {
-	if f := i.functions.getFunction(id); f != nil {
-		return *f, true
+// noteRuntime notes that a process has mapped an executable that may be an interpreter. It reports whether to ask the
+// interpreter how its frames are found.
+func (p *Process) noteRuntime(e *Executable, m *mapping, file *procfs.Mapping) bool {
+	if m.exe == nil || e.library == nil {
+		return false
 	}
-	return language.Function{}, false
+	traits, old := e.library.Traits(), p.interpreted
+	if traits.Frames == language.NoFrames {
+		return false
+	}
+	replaces := old == nil || old.library.Traits().Frames < traits.Frames
+	if replaces {
+		p.interpreted = &interpretedRuntime{
+			exe: e, library: e.library, bias: m.bias, dev: file.Dev, inode: file.Inode, lookups: &engine.Lookups{},
+		}
+		if old != nil {
+			p.interpreted.makers = old.makers
+		}
+	}
+	if traits.Generates != "" {
+		p.interpreted.addMaker(traits.Generates)
+	}
+	return replaces
 }
 
-// Lines returns the functions of a frame of f, the innermost first. There are several if functions were inlined into
-// machine code. returned says that the instruction at ip, the offset in the function, is a call.
-func (i *Interpreter) Lines(f *language.Function, ip uint64, returned bool) []language.Line {
-	if by, ok := i.runs.(language.Compiling); ok && f.Name != "" {
-		return by.Lines(f, ip, returned)
+// addMaker notes a runtime that generates code in the process.
+func (i *interpretedRuntime) addMaker(name string) {
+	if at, known := slices.BinarySearch(i.makers, name); !known {
+		i.makers = slices.Insert(slices.Clip(i.makers), at, name)
 	}
-	line := language.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
-	if i.runs != nil && f.Name != "" {
-		line.Line = i.runs.Line(f, ip)
-	}
-	return []language.Line{line}
 }
 
-// HasNoFile reports whether native frames of code in no file also stand for its frames.
-func (i *Interpreter) HasNoFile() bool { return i.runs.Spec().Slots.NoFile }
-
-// HasSlots reports whether native frames stand for its frames. The last word of such a frame is the number of the
-// native frame.
-func (i *Interpreter) HasSlots() bool { return i.runs != nil && i.runs.Spec().Slots != nil }
-
-// Frame decodes the words of a frame.
-func (i *Interpreter) Frame(words []uint64) language.Frame { return i.runs.Frame(words) }
-
-// Unnamed returns the number of the placeholder frame for functions that cannot be named, or false if they can be
-// named.
-func (i *Interpreter) Unnamed() (unwind.CodeID, bool) {
-	if i.runs != nil {
-		return 0, false
+// inherit returns the runtime that a child process inherits.
+func (i *interpretedRuntime) inherit() *interpretedRuntime {
+	if i == nil {
+		return nil
 	}
-	return i.Text(i.unnamed.Frame), true
+	child := *i
+	child.busy, child.first, child.tried, child.lookups = false, time.Time{}, time.Time{}, &engine.Lookups{}
+	return &child
 }
 
-// Hint returns why functions cannot be named, and how to change that.
-func (i *Interpreter) Hint() string { return i.unnamed.Hint }
+// isOpen reports whether the interpreter has not answered yet.
+func (i *interpretedRuntime) isOpen() bool { return i != nil && i.interpreter == nil && !i.failed }
 
-// Made returns the number of the placeholder frame for JIT code without a known function, or false if such code is
-// shown as in any other process.
-func (i *Interpreter) Made() (unwind.CodeID, bool) {
+// pause returns how long to wait before an interpreter that was not ready is asked again.
+func (i *interpretedRuntime) pause(now time.Time) time.Duration {
+	return min(max(retryAttach, now.Sub(i.first)/4), maxPause)
+}
+
+// runtimeCommands returns the commands that ask interpreters how their frames are found.
+func (s *state) runtimeCommands(now time.Time) (commands []Command) {
+	waiting := s.awaiting[:0]
+	for _, p := range s.awaiting {
+		i := p.interpreted
+		if s.processes[p.PID] != p || p.ended != 0 || !i.isOpen() {
+			continue
+		}
+		waiting = append(waiting, p)
+		if i.busy || now.Sub(i.tried) < i.pause(now) && !i.tried.IsZero() {
+			continue
+		}
+		if i.tried, i.busy = now, true; i.first.IsZero() {
+			i.first = now
+		}
+		commands = append(commands, attachInterpreter{p, i})
+	}
+	clear(s.awaiting[len(waiting):])
+	s.awaiting = waiting
+	return commands
+}
+
+// attachInterpreter asks an interpreter how its frames are found in a process.
+type attachInterpreter struct {
+	process *Process
+	runtime *interpretedRuntime
+}
+
+func (c attachInterpreter) run(t *Tracker) Event {
+	pid, i := c.process.PID, c.runtime
+	what := fmt.Sprintf("reading the interpreter of process %d", pid)
+	read := func() (language.FrameReader, error) {
+		return i.library.FindFrames(language.Process{PID: pid, Bias: i.bias, Memory: t.fs.Memory(pid)})
+	}
+	frames, err := filework.Get(t.exes.work, filework.OfMemory(t.fs, pid), what, t.exes.patience, read, nil)
+	var unnamed *language.UnnamedError
 	switch {
-	case i.unnamed.Made != "":
-		return i.Text(i.unnamed.Made), true
-	case i.HasSlots() && i.HasNoFile():
-		return i.Text(strings.TrimSuffix(i.Name(), "]") + " code]"), true
+	case errors.Is(err, language.ErrNotReady), filework.Later(err):
+		return interpreterAttached{attachInterpreter: c, retry: true}
+	case errors.As(err, &unnamed):
+		made, err := t.languages.Add(i.library, nil, *unnamed)
+		t.failed(err)
+		return interpreterAttached{attachInterpreter: c, made: made}
+	case err != nil:
+		if !procfs.Gone(err) && !errors.Is(err, language.ErrUnknown) {
+			t.noteError(err)
+		}
+		return interpreterAttached{attachInterpreter: c}
 	}
-	return 0, false
+	made, err := t.languages.Add(i.library, frames, language.UnnamedError{})
+	if err == nil && frames.Spec().Everywhere {
+		err = t.setProgram(pid, i, made)
+	}
+	t.failed(err)
+	return interpreterAttached{attachInterpreter: c, made: made}
 }
 
-// Text returns the number of a frame that is only text.
-func (i *Interpreter) Text(text string) unwind.CodeID { return i.functions.addText(text, time.Now()) }
+// setProgram gives the interpreter to other processes of the same program from their start.
+func (t *Tracker) setProgram(pid uint32, i *interpretedRuntime, made *engine.Interpreter) error {
+	var st unix.Stat_t
+	if unix.Stat(t.fs.Exe(pid), &st) != nil || st.Dev != i.dev || st.Ino != i.inode {
+		return nil // the interpreter is a library of the program
+	}
+	start, err := t.fs.StartCode(pid)
+	if err != nil || start == 0 {
+		return nil // the process has gone, or may not be inspected
+	}
+	p := unwind.Program{Major: unix.Major(i.dev), Minor: unix.Minor(i.dev), Inode: i.inode, StartCode: start - i.bias}
+	return t.languages.SetProgram(p, made)
+}
+
+// interpreterAttached is the answer of an interpreter that was asked how its frames are found.
+type interpreterAttached struct {
+	attachInterpreter
+	made  *engine.Interpreter
+	retry bool // it may be known later
+}
+
+func (e interpreterAttached) apply(s *state) []Command {
+	p, i := e.process, e.runtime
+	i.busy = false
+	if s.processes[p.PID] != p || p.interpreted != i || e.retry {
+		return nil
+	}
+	i.interpreter, i.failed = e.made, e.made == nil
+	s.touch(p)
+	return nil
+}

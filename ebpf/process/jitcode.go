@@ -145,42 +145,33 @@ func (c *JITCode) Identify(vaddr, at uint64) unwind.CodeID {
 // Name returns the name that stands for the file of the code: "[hotspot]".
 func (c *JITCode) Name() string { return c.exe.Path }
 
+// Language returns the name of the language of the code: "java".
+func (c *JITCode) Language() string { return c.code.Language() }
+
 // Evaluates reports whether the code has an interpreter that runs a function in a frame at an ELF virtual address.
 func (c *JITCode) Evaluates(vaddr uint64) bool {
-	evaluator, ok := c.code.(language.Evaluator)
-	if !ok {
-		return false
-	}
 	i := c.exe.image.Load()
 	i.building.Lock()
 	defer i.building.Unlock()
-	return evaluator.Evaluates(vaddr)
+	return c.code.Evaluates(vaddr)
 }
 
 // Frozen reports whether the caller of the code at an ELF virtual address is in the runtime's heap at a time, and
-// whether the address is only the return address of such a caller, see [language.Freezing].
+// whether the address is only the return address of such a caller, see [language.Code].
 func (c *JITCode) Frozen(vaddr, at uint64) (frozen, returned bool) {
-	freezing, ok := c.code.(language.Freezing)
-	if !ok {
-		return false, false
-	}
 	i := c.exe.image.Load()
 	i.building.Lock()
 	defer i.building.Unlock()
-	return freezing.Frozen(vaddr, at)
+	return c.code.Frozen(vaddr, at)
 }
 
 // Freezes reports whether the code at leaf may be about to leave frames that are also in the runtime's heap, see
-// [language.Freezing].
+// [language.Code].
 func (c *JITCode) Freezes(leaf, top, at uint64) bool {
-	freezing, ok := c.code.(language.Freezing)
-	if !ok {
-		return false
-	}
 	i := c.exe.image.Load()
 	i.building.Lock()
 	defer i.building.Unlock()
-	return freezing.Freezes(leaf, top, at)
+	return c.code.Freezes(leaf, top, at)
 }
 
 // Address returns the process's address for an ELF virtual address.

@@ -6,32 +6,32 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// named is an interpreter whose functions have names.
-type named struct{ language.Interpreted }
+// withTraits is a library that has only traits.
+type withTraits struct {
+	language.Library
+	frames    language.FramesKind
+	generates string
+}
 
-// nameless is an interpreter whose functions have none.
-type nameless struct{ language.Interpreted }
-
-func (nameless) Unnamed() {}
-
-// maker is a runtime that generates code for all functions.
-type maker struct{ nameless }
-
-func (maker) Makes() string { return "numba" }
-
-type otherMaker struct{ maker }
-
-func (otherMaker) Makes() string { return "Mono" }
+func (l withTraits) Traits() language.Traits {
+	return language.Traits{Frames: l.frames, Generates: l.generates}
+}
 
 // TestMakers: code in no file has the name of the runtimes of the process that generate code, and of no other runtime,
 // in whatever order their files are mapped.
 func TestMakers(t *testing.T) {
-	python, perl, numba, mono := named{}, nameless{}, maker{}, otherMaker{}
+	tracker := NewTracker(newMemoryStore(), procfs.Default, &filework.Pool{}, nil)
+	defer tracker.Close()
+	python, perl := withTraits{frames: language.NamedFrames}, withTraits{frames: language.PlaceholderFrames}
+	numba := withTraits{frames: language.GeneratedFrames, generates: "numba"}
+	mono := withTraits{frames: language.GeneratedFrames, generates: "Mono"}
 	for _, c := range []struct {
 		libraries []language.Library
 		own       language.UnnamedError // of the interpreter of the process
@@ -49,12 +49,17 @@ func TestMakers(t *testing.T) {
 		for _, libraries := range [][]language.Library{c.libraries, backwards(c.libraries)} {
 			p := &Process{}
 			for _, library := range libraries {
-				p.interpret(&Executable{library: library}, &mapping{exe: &Executable{}}, &procfs.Mapping{})
+				p.noteRuntime(&Executable{library: library}, &mapping{exe: &Executable{}}, &procfs.Mapping{})
 			}
-			i := &Interpreter{unnamed: c.own, functions: newFunctions(newRoom())}
-			by := Interpretation{Interpreter: i, library: p.interpretation.library, makers: p.interpretation.makers}
+			i, err := tracker.languages.Add(p.interpreted.library, nil, c.own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			by := engine.ProcessRuntime{
+				Interpreter: i, Library: p.interpreted.library, Makers: p.interpreted.makers,
+			}
 			got := ""
-			if id, ok := by.Made(); ok {
+			if id, ok := by.UnnamedCode(); ok {
 				f, _ := i.Function(id)
 				got = f.Name
 			}

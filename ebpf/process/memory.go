@@ -14,7 +14,7 @@ type memory struct {
 	procfs.Memory
 	fs    procfs.FS
 	work  *filework.Pool
-	mount string // see memoryOf
+	mount string // see filework.Origin
 	what  string
 }
 
@@ -23,7 +23,8 @@ func (t *Tracker) Memory(pid uint32) language.Memory { return t.memory(pid) }
 
 func (t *Tracker) memory(pid uint32) memory {
 	return memory{
-		t.fs.Memory(pid), t.fs, t.exes.work, mountOfMemory(pid), fmt.Sprintf("reading the memory of process %d", pid),
+		t.fs.Memory(pid), t.fs, t.exes.work, filework.MountOfMemory(pid),
+		fmt.Sprintf("reading the memory of process %d", pid),
 	}
 }
 

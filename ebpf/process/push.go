@@ -64,8 +64,8 @@ func (t *Tracker) pushProcess(p *Process, now time.Time) {
 		Restless: p.calm != 0, Exec: p.execNumber(),
 	}
 	p.pushedExec = out.Exec
-	if i := p.interpretation; i != nil && i.interpreter != nil {
-		out.Interpreter, out.Bias = i.interpreter.number, i.bias
+	if i := p.interpreted; i != nil && i.interpreter != nil {
+		out.Interpreter, out.Bias = i.interpreter.Number(), i.bias
 	}
 	t.failed(t.store.SetProcess(p.PID, out))
 }

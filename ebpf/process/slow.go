@@ -70,14 +70,6 @@ func (x *executables) origin(pid uint32, m *procfs.Mapping) filework.Origin {
 	return filework.Origin{Mount: mount, Owner: x.fs.Owner(pid)}
 }
 
-// memoryOf returns where the memory of a process comes from. Reads may hang: a page may be of a file that hangs, and so
-// may the thread that holds the lock of the mappings.
-func memoryOf(fs procfs.FS, pid uint32) filework.Origin {
-	return filework.Origin{Mount: mountOfMemory(pid), Owner: fs.Owner(pid)}
-}
-
-func mountOfMemory(pid uint32) string { return fmt.Sprintf("memory of process %d", pid) }
-
 // openedFile is a file that was opened for a mapping.
 type openedFile struct {
 	e     *Executable // with a reference

@@ -15,19 +15,19 @@ type Process struct {
 	started uint64 // time of the last exec or fork; 0 if before the Tracker
 	ended   uint64 // time of the end; 0 while the process runs
 
-	mappings       mappings
-	added          mappings     // in order of time, not merged into mappings yet
-	last           reportedFile // file of the last added mapping
-	history                     // earlier mappings and code
-	execs          int          // programs that it has started
-	execBase       uint32       // the kernel's number of its present program, minus execs
-	execKnown      bool         // whether execBase is known
-	parent         *Process     // process that forked this one, while execBase is unknown; may be nil
-	parentExecs    int          // execs of the parent at the fork
-	pushedExec     uint32       // program number that the store got last
-	attached       []*attachment
-	code           []*JITCode      // of attached; the slice is replaced, never changed
-	interpretation *interpretation // nil if there is none
+	mappings    mappings
+	added       mappings     // in order of time, not merged into mappings yet
+	last        reportedFile // file of the last added mapping
+	history                  // earlier mappings and code
+	execs       int          // programs that it has started
+	execBase    uint32       // the kernel's number of its present program, minus execs
+	execKnown   bool         // whether execBase is known
+	parent      *Process     // process that forked this one, while execBase is unknown; may be nil
+	parentExecs int          // execs of the parent at the fork
+	pushedExec  uint32       // program number that the store got last
+	attached    []*attachment
+	code        []*JITCode          // of attached; the slice is replaced, never changed
+	interpreted *interpretedRuntime // nil if there is none
 
 	written []reportedFile // files that are no ELF files, to which the process could write code
 
@@ -77,16 +77,16 @@ type references interface {
 // state is the state of all processes. It is pure: it reads no file and no clock, and takes no lock. An Event changes
 // it and returns the Commands to run; each Command results in another Event. The Tracker's mutex guards the state.
 type state struct {
-	refs         references
-	processes    map[uint32]*Process
-	dirty        []*Process // to be pushed to the store
-	removed      []uint32   // to be deleted from the store
-	ended        []*Process
-	replaced     []*Process // with epochs
-	restless     []*Process // that recently mapped one file over another
-	known        uint64     // all records up to this time have been applied
-	interpreting []*Process // whose interpreters have not answered yet
-	generation   uint32     // of the mappings that the store got last
+	refs       references
+	processes  map[uint32]*Process
+	dirty      []*Process // to be pushed to the store
+	removed    []uint32   // to be deleted from the store
+	ended      []*Process
+	replaced   []*Process // with epochs
+	restless   []*Process // that recently mapped one file over another
+	known      uint64     // all records up to this time have been applied
+	awaiting   []*Process // whose interpreters have not answered yet
+	generation uint32     // of the mappings that the store got last
 }
 
 func newState(refs references) state {
@@ -141,8 +141,8 @@ func (s *state) addMapping(p *Process, m located, time uint64) {
 		s.replace(p, time)
 	}
 	p.detect(m.exe, &added)
-	if p.interpret(m.exe, &added, &m.Mapping) {
-		s.interpreting = append(s.interpreting, p)
+	if p.noteRuntime(m.exe, &added, &m.Mapping) {
+		s.awaiting = append(s.awaiting, p)
 	}
 	if added.exe == nil {
 		s.refs.release(m.exe)

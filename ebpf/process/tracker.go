@@ -16,6 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -30,10 +31,11 @@ type Tracker struct {
 	callees callees
 	ahead   stretches
 
-	machine  elf.Machine
-	patience time.Duration // limit of the wait for functions and frames of interpreters
-	errs     limit.Texts   // texts of errors, by kind
-	limits   limit.Counter
+	languages *engine.Engine
+
+	machine elf.Machine
+	errs    limit.Texts // texts of errors, by kind
+	limits  limit.Counter
 
 	mu     sync.Mutex // never held while files are read
 	state  state
@@ -45,7 +47,8 @@ type Tracker struct {
 // NewTracker returns a Tracker that fills store. It opens files on the workers of work and detects the runtimes of
 // languages. Close the Tracker after use.
 func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []language.Language) *Tracker {
-	t := &Tracker{store: store, fs: fs, exes: newExecutables(store, fs, work, languages), patience: ReadPatience}
+	t := &Tracker{store: store, fs: fs, exes: newExecutables(store, fs, work, languages)}
+	t.languages = engine.New(engine.Config{Store: store, Files: t.exes, FS: fs, Work: work, Failed: t.failed})
 	t.machine = elf.EM_X86_64
 	if runtime.GOARCH == "arm64" {
 		t.machine = elf.EM_AARCH64
@@ -58,7 +61,7 @@ func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []lang
 // process's interpreter (by default 20 ms), and for one read of memory (by default [filework.QuickPatience]). Call it
 // before the Tracker is used.
 func (t *Tracker) SetReadPatience(d time.Duration) {
-	t.patience = d
+	t.languages.SetPatience(d)
 	t.exes.work.Patience = d
 }
 
@@ -131,7 +134,7 @@ func (t *Tracker) asksRuntimes(pid uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.state.processes[pid]
-	return p != nil && p.ended == 0 && (p.interpretation.isOpen() ||
+	return p != nil && p.ended == 0 && (p.interpreted.isOpen() ||
 		slices.ContainsFunc(p.attached, func(a *attachment) bool { return len(a.waiting) > 0 && !a.failed }))
 }
 
@@ -162,7 +165,7 @@ func (t *Tracker) runCommands(commands ...Command) {
 // flush asks language runtimes for their code, and then publishes the changes.
 func (t *Tracker) flush() {
 	t.mu.Lock()
-	commands := append(t.state.attachments(time.Now()), t.state.interpretations(time.Now())...)
+	commands := append(t.state.attachments(time.Now()), t.state.runtimeCommands(time.Now())...)
 	t.mu.Unlock()
 	t.runCommands(commands...)
 	t.mu.Lock()
@@ -277,9 +280,35 @@ func (t *Tracker) ended(pid uint32) bool {
 // now.
 func (t *Tracker) Sweep(idle time.Duration) []unwind.ExeID {
 	t.store.EvictUnused(pageRest)
-	t.sweepInterpreters(time.Now())
+	t.languages.Sweep(t.presentInterpreters(), time.Now())
 	return t.exes.sweep(time.Now().Add(-idle))
 }
+
+// presentInterpreters returns the interpreters of all processes and of their earlier programs.
+func (t *Tracker) presentInterpreters() map[*engine.Interpreter]bool {
+	present := map[*engine.Interpreter]bool{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.state.processes {
+		if p.interpreted != nil {
+			present[p.interpreted.interpreter] = true
+		}
+		for _, old := range p.epochs {
+			if old.interpreted != nil {
+				present[old.interpreted.interpreter] = true
+			}
+		}
+	}
+	return present
+}
+
+// Interpreter returns the interpreter whose functions an executable stands for, or false for a file.
+func (t *Tracker) Interpreter(exe unwind.ExeID) (*engine.Interpreter, bool) {
+	return t.languages.ByFile(exe)
+}
+
+// Languages returns the registry of the interpreters of all processes.
+func (t *Tracker) Languages() *engine.Engine { return t.languages }
 
 // pageRest is how long a page stays resident without a lookup. It is not shorter because a walk that misses a dropped
 // page costs a copy of a stack.

@@ -555,7 +555,12 @@ func TestEndedProcessIsNoError(t *testing.T) {
 }
 
 // slowRuntime is a language that takes any file for its runtime. The runtime does not answer until it may.
-type slowRuntime struct{ asked, mayAnswer chan bool }
+type slowRuntime struct {
+	language.NoInterpreter
+	asked, mayAnswer chan bool
+}
+
+func (slowRuntime) Name() string { return "" }
 
 func (s slowRuntime) Detect(string, *elffile.File) language.Library { return s }
 
@@ -568,7 +573,7 @@ func (s slowRuntime) Attach(language.Process) (language.Code, error) {
 // TestReadersDoNotWait: while a runtime is asked for its code in a process, which may take long, samples of all
 // processes can be resolved.
 func TestReadersDoNotWait(t *testing.T) {
-	slow := slowRuntime{make(chan bool), make(chan bool)}
+	slow := slowRuntime{asked: make(chan bool), mayAnswer: make(chan bool)}
 	tracker := NewTracker(newMemoryStore(), procfs.FS{Root: t.TempDir()}, &filework.Pool{}, []language.Language{slow})
 	t.Cleanup(tracker.Close)
 	self, err := os.Executable()

@@ -7,24 +7,25 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // View is the state of a process at one moment: its name, its address space, and the code that its language runtimes
 // have generated. It does not change. *View is an unwind.Space that builds pages of rows if they are missing.
 type View struct {
-	tracker        *Tracker
-	pid            uint32
-	time           uint64
-	comm           string
-	changes        changes
-	unreported     bool // the process ran a program that was not reported
-	execs          int
-	mappings       mappings
-	code           []*JITCode
-	interpretation *interpretation
-	interpreter    *Interpreter // of interpretation
-	makers         []string     // of interpretation
+	tracker     *Tracker
+	pid         uint32
+	time        uint64
+	comm        string
+	changes     changes
+	unreported  bool // the process ran a program that was not reported
+	execs       int
+	mappings    mappings
+	code        []*JITCode
+	interpreted *interpretedRuntime
+	interpreter *engine.Interpreter // of interpreted
+	makers      []string            // of interpreted
 }
 
 // At returns the View of a process at a time, in its present program or in an earlier one.
@@ -48,7 +49,7 @@ func (t *Tracker) AtExec(pid uint32, time uint64, exec uint32) View {
 		t.state.startUnreported(p, time)
 	}
 	v.unreported = true
-	v.mappings, v.code, v.interpretation, v.interpreter = nil, nil, nil, nil
+	v.mappings, v.code, v.interpreted, v.interpreter = nil, nil, nil, nil
 	return v
 }
 
@@ -61,14 +62,14 @@ func (t *Tracker) viewAt(p *Process, pid uint32, time uint64) View {
 	t.state.mergeMappings(p)
 	v.comm, v.changes, v.execs = p.commAt(time), p.changes, p.execs
 	v.mappings, v.code = p.mappings, p.code // replaced, never changed
-	v.interpretation = p.interpretation
+	v.interpreted = p.interpreted
 	if i := slices.IndexFunc(p.epochs, func(e epoch) bool { return time < e.until }); i >= 0 {
 		old := &p.epochs[i]
 		v.comm, v.execs = old.name.commAt(time), old.execs
-		v.mappings, v.code, v.interpretation = old.mappings, old.code, old.interpretation
+		v.mappings, v.code, v.interpreted = old.mappings, old.code, old.interpreted
 	}
-	if v.interpretation != nil {
-		v.interpreter, v.makers = v.interpretation.interpreter, v.interpretation.makers
+	if v.interpreted != nil {
+		v.interpreter, v.makers = v.interpreted.interpreter, v.interpreted.makers
 	}
 	for _, c := range v.code {
 		c.used.Store(true)
@@ -84,6 +85,24 @@ func (v *View) Machine() elf.Machine { return v.tracker.machine }
 
 // Code returns the code that the process's language runtimes have generated.
 func (v *View) Code() []*JITCode { return v.code }
+
+// Runtime returns the runtime of the process that runs functions of a language, or false if it has none.
+func (v *View) Runtime() (engine.ProcessRuntime, bool) {
+	i := v.interpreted
+	if i == nil {
+		return engine.ProcessRuntime{}, false
+	}
+	return engine.ProcessRuntime{
+		Interpreter: v.interpreter, PID: v.pid, File: i.exe.ID, Library: i.library, Bias: i.bias, Code: v,
+		Lookups: i.lookups, Makers: v.makers,
+	}, true
+}
+
+// Evaluates implements [engine.CodeOf].
+func (v *View) Evaluates(exe unwind.ExeID, vaddr uint64) bool {
+	at := slices.IndexFunc(v.code, func(c *JITCode) bool { return c.Exe() == exe })
+	return at >= 0 && v.code[at].Evaluates(vaddr)
+}
 
 // Program returns the file of the program that the process runs, or 0 if unknown. It is the mapped file at the lowest
 // address: the kernel maps programs below libraries and below program interpreters (Linux, fs/binfmt_elf.c).

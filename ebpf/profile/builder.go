@@ -8,6 +8,7 @@ import (
 	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/host/numa"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
@@ -18,11 +19,11 @@ import (
 
 // Executables returns the executables of frames. *sampler.Sampler implements it.
 type Executables interface {
-	Executable(id unwind.ExeID) *process.Executable            // nil if no longer known
-	Source(e *process.Executable) process.Source               // the file with the names of e
-	JITCode(exe unwind.ExeID) (*process.JITCode, bool)         // the JIT code that exe stands for, if it is not a file
-	Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) // the interpreter that exe stands for, if not a file
-	DebugFiles() *debugfile.Finder                             // closed with the Builder
+	Executable(id unwind.ExeID) *process.Executable           // nil if no longer known
+	Source(e *process.Executable) process.Source              // the file with the names of e
+	JITCode(exe unwind.ExeID) (*process.JITCode, bool)        // the JIT code that exe stands for, if it is not a file
+	Interpreter(exe unwind.ExeID) (*engine.Interpreter, bool) // the interpreter that exe stands for, if not a file
+	DebugFiles() *debugfile.Finder                            // closed with the Builder
 }
 
 // Builder counts samples by target and stack, and makes pprof profiles. Its methods may be called concurrently.

@@ -8,6 +8,7 @@ import (
 	"github.com/headwater/headwater/ebpf/common/clock"
 	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/process/target"
@@ -20,11 +21,11 @@ import (
 // noExecutables knows no executables.
 type noExecutables struct{}
 
-func (noExecutables) JITCode(unwind.ExeID) (*process.JITCode, bool)         { return nil, false }
-func (noExecutables) Interpreter(unwind.ExeID) (*process.Interpreter, bool) { return nil, false }
-func (noExecutables) Executable(unwind.ExeID) *process.Executable           { return nil }
-func (noExecutables) Source(*process.Executable) process.Source             { return process.Source{} }
-func (noExecutables) DebugFiles() *debugfile.Finder                         { return nil }
+func (noExecutables) JITCode(unwind.ExeID) (*process.JITCode, bool)        { return nil, false }
+func (noExecutables) Interpreter(unwind.ExeID) (*engine.Interpreter, bool) { return nil, false }
+func (noExecutables) Executable(unwind.ExeID) *process.Executable          { return nil }
+func (noExecutables) Source(*process.Executable) process.Source            { return process.Source{} }
+func (noExecutables) DebugFiles() *debugfile.Finder                        { return nil }
 
 func newBuilder(t testing.TB, rate int) *Builder {
 	t.Helper()

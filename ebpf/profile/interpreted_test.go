@@ -33,6 +33,8 @@ import (
 
 // toy is the language of testdata/toy.c.
 type toy struct {
+	language.OnlyInterpreted
+
 	program    string
 	evaluation []language.Range
 	top        int64 // offset of the thread-local toy_top from the thread pointer
@@ -108,11 +110,11 @@ func (x *toy) Detect(name string, _ *elffile.File) language.Library {
 }
 
 func (x *toy) Attach(language.Process) (language.Code, error) { return nil, language.ErrUnknown }
-func (x *toy) Evaluation() []language.Range                   { return x.evaluation }
-func (x *toy) Entering() []language.Range                     { return nil }
+func (x *toy) Traits() language.Traits                        { return language.Traits{Frames: language.NamedFrames} }
+func (x *toy) Evaluation() (runs, entering []language.Range)  { return x.evaluation, nil }
 func (x *toy) Name() string                                   { return "[toy 1.0]" }
 
-func (x *toy) Interpret(language.Process) (language.Interpreter, error) {
+func (x *toy) FindFrames(language.Process) (language.FrameReader, error) {
 	if x.unnamed != nil {
 		return nil, x.unnamed
 	}
@@ -146,7 +148,9 @@ func (x *toy) Function(m language.Memory, c *language.CodeObject) (language.Func
 	return language.Function{Name: string(name), File: "toy.script", StartLine: line, Whole: true}, nil
 }
 
-func (x *toy) Line(f *language.Function, ip uint64) int { return f.StartLine + int(ip) }
+func (x *toy) Lines(f *language.Function, ip uint64, _ bool) []language.Line {
+	return []language.Line{{Function: f.Name, File: f.File, StartLine: f.StartLine, Line: f.StartLine + int(ip)}}
+}
 
 var toyOptions = Options{SampleRate: 997, Comm: CommLabel}
 

@@ -52,14 +52,17 @@ type namedFrame struct {
 	kernel.Frame
 	demangle demangle.Mode
 	inline   bool
-	hotspot  bool
+	jitNames bool   // the names that the language runtime of JIT code gives are shown
 	pid      uint32 // only for frames outside any file
 }
 
-func keyOf(f kernel.Frame, pid uint32, o *Options) namedFrame {
-	f.Flags &= kernel.ReturnAddress | kernel.Interpreted | kernel.Made // other flags do not change the name
-	key := namedFrame{Frame: f, demangle: o.Demangle, inline: !o.NoInlinedFrames, hotspot: !o.LanguagesOff[process.Java]}
-	if f.Exe == 0 || f.Flags&kernel.Made != 0 {
+func (n *namer) keyOf(f kernel.Frame, pid uint32, o *Options) namedFrame {
+	f.Flags &= kernel.ReturnAddress | kernel.Interpreted | kernel.UnnamedJIT // other flags do not change the name
+	key := namedFrame{Frame: f, demangle: o.Demangle, inline: !o.NoInlinedFrames}
+	if code, ok := n.codeOf(f); ok {
+		key.jitNames = !o.LanguagesOff[code.Language()]
+	}
+	if f.Exe == 0 || f.Flags&kernel.UnnamedJIT != 0 {
 		key.pid = pid
 	}
 	return key
@@ -190,7 +193,7 @@ func (n *namer) prefetch(all iter.Seq[*stack]) (jobs []*work) {
 				}
 				compiled[pid][addr] = true
 			}
-			if _, known := n.known(f); known || f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
+			if _, known := n.known(f); known || f.Flags&(kernel.Interpreted|kernel.UnnamedJIT) != 0 {
 				continue
 			}
 			if _, ok := n.codeOf(f); ok {
@@ -222,7 +225,7 @@ func (n *namer) compiledAt(s *stack, f kernel.Frame) (pid uint32, addr uint64, o
 		return code.PID, code.Address(f.Lookup()), true
 	}
 	// s.pid is set if a frame is outside any file.
-	return s.pid, f.Lookup(), s.pid != 0 && (f.Exe == 0 || f.Flags&kernel.Made != 0)
+	return s.pid, f.Lookup(), s.pid != 0 && (f.Exe == 0 || f.Flags&kernel.UnnamedJIT != 0)
 }
 
 // series returns labels as text, without the reserved labels, which are not sent to receivers.
@@ -368,7 +371,7 @@ func (n *namer) pseudoLocation(name string) *pprof.Location {
 func (n *namer) location(f kernel.Frame, pid uint32, o *Options) *pprof.Location {
 	l, ok := n.known(f)
 	if !ok {
-		key := keyOf(f, pid, o)
+		key := n.keyOf(f, pid, o)
 		if l, ok = n.locations[key]; !ok {
 			l = n.newPlace(key)
 		}
@@ -401,12 +404,12 @@ type userLocation struct {
 
 func (n *namer) newLocation(f namedFrame) userLocation {
 	returned := f.Flags&kernel.ReturnAddress != 0
-	if f.Flags&kernel.Made != 0 {
+	if f.Flags&kernel.UnnamedJIT != 0 {
 		if l, ok := n.jitLocation(f); ok {
 			return l
 		}
 	}
-	if f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
+	if f.Flags&(kernel.Interpreted|kernel.UnnamedJIT) != 0 {
 		return n.functionLocation(f)
 	}
 	if code, ok := n.codeOf(f.Frame); ok {
@@ -489,7 +492,7 @@ func (n *namer) codeOf(f kernel.Frame) (*process.JITCode, bool) {
 func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
 	addr := code.Address(f.Lookup())
 	var lines []pprof.Line
-	if f.hotspot {
+	if f.jitNames {
 		lines = f.linesOf(code.Lines(f.Code))
 	}
 	if len(lines) == 0 {

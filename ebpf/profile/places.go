@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/flame/demangle"
 )
@@ -41,12 +40,12 @@ func (p *namedPlaces) slotOf(at place) *recentPlace {
 
 // naming holds the options for names.
 type naming struct {
-	demangle        demangle.Mode
-	inline, hotspot bool
+	demangle demangle.Mode
+	inline   bool
 }
 
 func namingOf(o *Options) naming {
-	return naming{o.Demangle, !o.NoInlinedFrames, !o.LanguagesOff[process.Java]}
+	return naming{o.Demangle, !o.NoInlinedFrames}
 }
 
 // place is an address in a file. It has no padding, so that a map hashes it in one step.
@@ -78,7 +77,7 @@ func (p *namedPlaces) begin(how naming, forgotten map[uint32]bool) {
 
 // keeps reports whether the location of a frame is kept. Only locations in files are kept, as their number is bounded.
 func (p *namedPlaces) keeps(f kernel.Frame) bool {
-	return f.Exe != 0 && f.Code == 0 && f.Flags&(kernel.Interpreted|kernel.Made) == 0
+	return f.Exe != 0 && f.Code == 0 && f.Flags&(kernel.Interpreted|kernel.UnnamedJIT) == 0
 }
 
 func placeOf(f kernel.Frame) place {

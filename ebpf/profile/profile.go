@@ -50,7 +50,7 @@ type Options struct {
 	Timestamps      bool               // keep the time of each sample, see pprof.Timestamp; memory grows with them
 	Demangle        demangle.Mode      // how C++ and Rust names are shown
 	NoInlinedFrames bool               // omit inlined functions
-	LanguagesOff    map[string]bool    // omit functions of process.Python, process.Java or process.V8
+	LanguagesOff    map[string]bool    // omit functions of the languages with these names, see language.Language
 	FoldRuntimes    bool               // omit native frames of a runtime in stacks with functions of its language
 	SymbolBytes     int                // limit of the memory for symbol tables; 0 for symbol.DefaultTableBytes
 	Debuginfod      debuginfod.Options // servers of missing debug files; none without URLs

@@ -30,7 +30,7 @@ func walkCompat(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	for i, number := range i386Registers {
 		frame.Regs.Set(number, uint64(uint32(s.Regs.General[i])))
 	}
-	w := compatWalker{tracker: t, view: view, sample: s, memory: memory{s.Stack}}
+	w := compatWalker{tracker: t, view: view, sample: s, memory: s.Stack}
 	w.machine, _ = cfi.MachineOf(elf.EM_386)
 	s.User, s.FPs = s.User[:0], s.FPs[:0]
 	s.Outcome, s.Finish = w.walkFrames(frame), kernel.ByCFI
@@ -42,7 +42,7 @@ type compatWalker struct {
 	view    *process.View
 	sample  *kernel.Sample
 	machine cfi.Machine
-	memory  memory
+	memory  kernel.Stack
 	viaFP   bool // the current frame was found by a frame record
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/language/merge"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -58,9 +59,19 @@ func (s *Sample) Strip(user, inKernel bool) {
 
 // completer completes stacks, one at a time.
 type completer struct {
-	tracker     *process.Tracker
-	view        process.View // of the sample's process
-	interpreted interpreted
+	tracker *process.Tracker
+	view    process.View // of the sample's process
+	merger  merge.Merger
+}
+
+func newCompleter(t *process.Tracker) completer {
+	path := func(exe unwind.ExeID) string {
+		if e := t.Executable(exe); e != nil {
+			return e.Path
+		}
+		return ""
+	}
+	return completer{tracker: t, merger: merge.Merger{Engine: t.Languages(), PathOf: path}}
 }
 
 // complete completes a sample.
@@ -76,22 +87,28 @@ func (c *completer) complete(sample *Sample) {
 	endFrozen(view, sample.Sample)
 	identify(view, sample.Sample)
 	sample.Guessed = markGuesses(view, sample.Sample)
-	c.interpreted.languages.addJITCode(view, sample.Sample)
+	for _, code := range view.Code() {
+		c.merger.CountJITCode(code.Exe(), code.Name(), sample.Sample)
+	}
 	native := len(sample.User)
-	sample.Interpreted = c.interpreted.frames(c.tracker, view, sample.Sample)
+	runtime, ok := view.Runtime()
+	sample.Interpreted = nil
+	if ok {
+		sample.Interpreted = c.merger.Merge(&runtime, sample.Sample)
+	}
 	if len(sample.User) < native { // the stack ends earlier
 		isGuess := func(f kernel.Frame) bool { return f.Flags&kernel.FramePointer != 0 }
 		sample.Guessed = slices.ContainsFunc(sample.User, isGuess)
 	}
 	sample.Program = view.Program()
 	sample.Language, sample.Runtime = "", 0
-	if by, ok := view.Interpretation(); ok {
-		sample.Runtime = by.File()
-		if sample.Interpreted != nil && by.Interpreter != nil {
-			sample.Language = by.Language()
+	if ok {
+		sample.Runtime = runtime.File
+		if sample.Interpreted != nil && runtime.Interpreter != nil {
+			sample.Language = runtime.Language()
 		}
 	}
-	sample.OutsideFile = slices.ContainsFunc(sample.User, outsideFile)
+	sample.OutsideFile = slices.ContainsFunc(sample.User, kernel.Frame.OutsideFile)
 	if sample.Guessed && sample.Outcome.Complete() {
 		sample.Outcome = unwind.Guessed
 	}
@@ -101,22 +118,19 @@ func (c *completer) complete(sample *Sample) {
 	}
 }
 
-// outsideFile reports whether a frame is in code that is in no file.
-func outsideFile(f kernel.Frame) bool { return f.Exe == 0 || f.Code != 0 }
-
 // markGuesses leaves the flag FramePointer only on the frames that are guesses, and reports whether there are any: only
 // the frame pointer led to them, from code that may not keep one. V8's code keeps a frame pointer, also the code in
 // V8's file. A guess is wrong if the call there is of another function; then the stack ends before it.
 func markGuesses(view *process.View, s *kernel.Sample) (guessed bool) {
 	frames := s.User
-	by, ok := view.Interpretation()
+	by, ok := view.Runtime()
 	keeps := ok && by.Interpreter != nil && by.Interpreter.HasSlots() && by.Interpreter.HasNoFile()
 	for i := range frames {
 		f := &frames[i]
 		if f.Flags&kernel.FramePointer == 0 {
 			continue
 		}
-		if i > 0 && keeps && (frames[i-1].Exe == 0 || frames[i-1].Exe == by.File()) {
+		if i > 0 && keeps && (frames[i-1].Exe == 0 || frames[i-1].Exe == by.File) {
 			f.Flags &^= kernel.FramePointer
 			continue
 		}

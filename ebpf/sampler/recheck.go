@@ -51,7 +51,7 @@ func endFrozen(view *process.View, s *kernel.Sample) {
 			if returned && i > 0 && f.Flags&kernel.ReturnAddress != 0 {
 				i--
 			}
-			endElsewhere(s, i+1)
+			s.EndElsewhere(i + 1)
 			return
 		}
 	}
@@ -67,18 +67,15 @@ func endInHeap(view *process.View, code *process.JITCode, s *kernel.Sample) {
 	}
 	if leaf := s.User[0]; leaf.Exe == code.Exe() && leaf.Flags&kernel.ReturnAddress == 0 &&
 		code.Freezes(leaf.Vaddr, s.User[first].Vaddr, s.Time) {
-		endElsewhere(s, first)
+		s.EndElsewhere(first)
 		return
 	}
 	if last := s.User[len(s.User)-1]; inHeap(last) && s.Outcome != unwind.DepthLimit {
 		view.Rule(code.Address(last.Lookup()))
 		view.BuildAround(code, s.Regs.SP)
-		endElsewhere(s, len(s.User))
+		s.EndElsewhere(len(s.User))
 	}
 }
-
-// endElsewhere ends a stack after a number of frames: it continues elsewhere, and is not read there.
-func endElsewhere(s *kernel.Sample, frames int) { s.User, s.Outcome = s.User[:frames], unwind.Switched }
 
 // mayHaveUsedStaleRows reports whether the walk of a sample failed in a process whose language runtimes generate code,
 // and the sample has the data for another walk from the leaf.

@@ -2,7 +2,6 @@ package sampler
 
 import (
 	"debug/elf"
-	"encoding/binary"
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
@@ -48,7 +47,7 @@ func (w *walker) walkFrames(regs unwind.Regs, max int, yield func(*unwind.Regs))
 		}
 		yield(&regs)
 		rules := cfi.Rules{Row: call.Row, ReturnRegister: call.ReturnRegister, Signal: call.Signal}
-		caller, end, _ := w.cfi.Step(&frame, &rules, bias, memory{w.stack})
+		caller, end, _ := w.cfi.Step(&frame, &rules, bias, w.stack)
 		if end == cfi.ZeroReturn && regs.FP != 0 && !w.stack.EndsAt(regs.SP) {
 			return unwind.NoRow // a zero in the middle of a stack
 		}
@@ -124,20 +123,4 @@ func outcomeOf(e cfi.End) unwind.Outcome {
 		return unwind.NoProgress
 	}
 	return unwind.UnsupportedRule
-}
-
-// memory is a copy of a stack in the form that package cfi reads.
-type memory struct{ stack kernel.Stack }
-
-// Read implements cfi.Memory. Expressions read a word or less.
-func (m memory) Read(addr uint64, b []byte) bool {
-	for len(b) > 0 {
-		word, ok := m.stack.ReadU64(addr &^ 7)
-		if !ok {
-			return false
-		}
-		n := copy(b, binary.LittleEndian.AppendUint64(nil, word)[addr%8:])
-		addr, b = addr+uint64(n), b[n:]
-	}
-	return true
 }

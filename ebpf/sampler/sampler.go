@@ -112,7 +112,7 @@ func (s *Sampler) openKernel() error {
 		s.tracker.SetReadPatience(s.options.Patience)
 		s.tracker.SetOpenPatience(s.options.Patience)
 	}
-	s.completer.tracker, s.Threads = s.tracker, newThreads(s.tracker)
+	s.completer, s.Threads = newCompleter(s.tracker), newThreads(s.tracker)
 	if s.sideBand, err = openSideBand(s.tracker, s.options.Observe); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/common/limit"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/language"
+	"github.com/headwater/headwater/ebpf/language/merge"
 )
 
 // Reasons why samples that were due are not delivered.
@@ -53,7 +54,7 @@ type Stats struct {
 	CodesCarried   uint64            // new code objects that samples named
 	CodesUncarried uint64            // new code objects that came too fast one after another
 
-	Languages []LanguageStats // frames of language runtimes; most first, bounded
+	Languages []merge.LanguageStats // frames of language runtimes; most first, bounded
 
 	Errors    map[string]uint64       // errors that cost names or stacks, and how often
 	LimitHits map[limit.Reader]uint64 // how often readers of foreign bytes stopped at a bound
@@ -170,8 +171,8 @@ func (s *Sampler) Stats() (Stats, error) {
 		Processes:   uint64(processes), Executables: uint64(executables),
 		Pages: uint64(tables.Pages), Rows: uint64(tables.Rows), RowBytes: tables.RowBytes,
 		UsedBytes: tables.Used, TableBytes: tables.Reserved, PagesEvicted: tables.Evicted,
-		ChainsUnplaced: s.completer.interpreted.unplaced.Load(),
-		Languages:      s.completer.interpreted.languages.stats(),
+		ChainsUnplaced: s.completer.merger.Unplaced(),
+		Languages:      s.completer.merger.Stats(),
 		RuntimeFrames:  map[string]uint64{}, RuntimeUnnamed: map[string]uint64{},
 		Errors: s.tracker.Errors(), LimitHits: s.tracker.LimitHits(),
 	}

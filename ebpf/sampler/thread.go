@@ -9,6 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/language/chain"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -20,7 +21,7 @@ type ThreadMemory interface {
 	chain.Memory
 }
 
-// maxReadings is how often the functions of a stack are read, each time for some frames, see process.MaxReads.
+// maxReadings is how often the functions of a stack are read, each time for some frames, see engine.MaxReads.
 const maxReadings = 24
 
 // Threads completes stacks of threads that do not run, and knows the executables of the frames. It is safe for
@@ -33,8 +34,8 @@ type Threads struct {
 }
 
 func newThreads(t *process.Tracker) *Threads {
-	out := &Threads{tracker: t, completer: completer{tracker: t}}
-	out.completer.interpreted.still = true
+	out := &Threads{tracker: t, completer: newCompleter(t)}
+	out.completer.merger.Stopped = true
 	return out
 }
 
@@ -47,7 +48,7 @@ func (t *Threads) JITCode(exe unwind.ExeID) (*process.JITCode, bool) { return t.
 
 // Interpreter returns the interpreter whose functions an executable stands for, and false for
 // a file.
-func (t *Threads) Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) {
+func (t *Threads) Interpreter(exe unwind.ExeID) (*engine.Interpreter, bool) {
 	return t.tracker.Interpreter(exe)
 }
 
@@ -127,7 +128,7 @@ func useWalk(s *kernel.Sample, h *kernel.ProbeHit) {
 // unreadFunctions counts the frames whose functions are not known.
 func unreadFunctions(frames []kernel.Frame) (n int) {
 	for _, f := range frames {
-		if f.Flags&(kernel.Interpreted|kernel.Made) != 0 && f.Code == unwind.UnknownCode {
+		if f.Flags&(kernel.Interpreted|kernel.UnnamedJIT) != 0 && f.Code == unwind.UnknownCode {
 			n++
 		}
 	}
@@ -156,7 +157,7 @@ func (c *completer) thread(t *kernel.Thread, m ThreadMemory) *Sample {
 // readChain adds the frames that the process's interpreter keeps of a thread.
 func (c *completer) readChain(s *kernel.Sample, threadPointer uint64, m ThreadMemory) {
 	view := c.tracker.At(s.PID, s.Time)
-	by, ok := view.Interpretation()
+	by, ok := view.Runtime()
 	if !ok || by.Interpreter == nil {
 		return
 	}

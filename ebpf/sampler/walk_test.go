@@ -30,7 +30,7 @@ func TestLateMapping(t *testing.T) {
 	}
 	const nowhere = 1 << 46 // a stack pointer
 	for _, was := range []unwind.Outcome{unwind.NoMapping, unwind.ProcessUnknown, unwind.PageMissing} {
-		c := completer{tracker: tracker}
+		c := newCompleter(tracker)
 		sample := &Sample{Sample: &kernel.Sample{
 			PID: pid, TID: pid, Time: clock.Monotonic(), Outcome: was, InUser: true,
 			User: []kernel.Frame{{Vaddr: uint64(pc)}},

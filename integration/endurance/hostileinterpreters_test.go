@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
@@ -136,7 +136,7 @@ func find(t *testing.T, name string) string {
 // profile requires that all profiles arrive, with the names of the good program, and that the resource use is small:
 // for at least three profiles, and for 32 s of them.
 func (r *hostileRuntime) profile(t *testing.T) {
-	const profiled, mostRSS = 3, hostileRSS + process.MaxRemembered>>10
+	const profiled, mostRSS = 3, hostileRSS + engine.MaxRemembered>>10
 	const interval, warm, length = 4 * time.Second, 12 * time.Second, 32 * time.Second
 	received := lab.StartReceiver(t)
 	config := strings.Replace(lab.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)

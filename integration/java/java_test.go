@@ -209,12 +209,12 @@ func unloaded(t *testing.T, pid uint32) uint64 {
 	}
 	defer file.Close()
 	memory, bias := procfs.Default.Memory(pid), mappings[at].Start // starts at offset 0 of the file
-	i, err := jvm.New().Detect(mappings[at].Path, file).(language.Interpreted).Interpret(
+	i, err := jvm.New().Detect(mappings[at].Path, file).FindFrames(
 		language.Process{PID: pid, Bias: bias, Memory: memory})
 	if err != nil {
 		t.Fatal(err)
 	}
-	counter, err := i.(language.Unloading).Unloads(memory, bias)
+	counter, err := i.Unloads(memory, bias)
 	if err != nil {
 		t.Fatal(err)
 	}

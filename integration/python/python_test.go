@@ -17,7 +17,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/language/cpython"
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
@@ -90,7 +90,7 @@ func TestDisabled(t *testing.T) {
 	need.Tools(t, "python3")
 	t.Parallel()
 	o := ebpf.Options{}
-	o.LanguagesOff = map[string]bool{process.Python: true}
+	o.LanguagesOff = map[string]bool{cpython.Name: true}
 	p := newProgram(t, "plain", 1, pythons()[0])
 	session := start(t, o, p)
 	p.start(t)

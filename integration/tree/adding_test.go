@@ -78,6 +78,12 @@ func recipes() []recipe {
 				{"ebpf/language/all/languages.go", `"github.com/headwater/headwater/ebpf/language/jvm"`,
 					`"github.com/headwater/headwater/ebpf/language/toy"`},
 				{"ebpf/language/all/languages.go", "jvm.New(),", "toy.Language{},"},
+				{"component/pyroscope/ebpf/arguments.go",
+					"V8Enabled      bool `river:\"v8_enabled,attr,optional\" language:\"V8\"`",
+					"\tToyEnabled bool `river:\"toy_enabled,attr,optional\" language:\"toy\"`"},
+				{"docs/reference/components/pyroscope.ebpf.md",
+					"| `v8_enabled` | bool | `true` | Show [functions of JavaScript](../../languages/javascript.md) in node. |",
+					"| `toy_enabled` | bool | `true` | Show functions of Toy. |"},
 				{"docs/architecture/runtimes.md",
 					"| Go | `.gopclntab`, which stripped programs keep | the same; inlined calls and lines too |",
 					"| Toy | frame pointers | the runtime's data |"},
@@ -280,8 +286,11 @@ func checkCommand(t *testing.T, tree string) {
 	require.Contains(t, run(t, tree, "bin/headwater", "components"), "\npyroscope.ebpf\n")
 }
 
-// checkLanguage runs the language's own test.
-func checkLanguage(t *testing.T, tree string) { run(t, tree, "go", "test", "./ebpf/language/toy") }
+// checkLanguage runs the language's own test, and the tests of the argument that switches it.
+func checkLanguage(t *testing.T, tree string) {
+	run(t, tree, "go", "test", "./ebpf/language/toy")
+	run(t, tree, "go", "test", "-run", "^TestLanguageSwitches$", "./component/pyroscope/ebpf")
+}
 
 // checkCounter runs what goes by the table of counters, and looks for the row.
 func checkCounter(t *testing.T, tree string) {

@@ -21,7 +21,7 @@ var layers = [][]string{
 	{"ebpf/common", "ebpf/host"},
 	{"ebpf/object", "ebpf/unwind"},
 	{"ebpf/language", "ebpf/symbol", "ebpf/process/target"},
-	{"ebpf/kernel", "ebpf/process", "ebpf/sampler"},
+	{"ebpf/kernel", "ebpf/process", "ebpf/language/merge", "ebpf/sampler"},
 	{"ebpf"},
 	{"component"},
 	{"river"},

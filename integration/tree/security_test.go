@@ -17,6 +17,7 @@ import (
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/language/chain"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/language/jvm"
 	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/object/dwarfline"
@@ -69,12 +70,12 @@ func bounds() []bound {
 			seconds(filework.LateAtOnce), fmt.Sprintf("1/%d", filework.LateShare)}},
 		{"Frames and names of interpreters", []string{thousands(chain.MaxFrames) + " frames",
 			fmt.Sprintf("%d bytes", language.MaxTexts*language.MaxTextBytes),
-			fmt.Sprintf("%d functions", processes.MaxReads), mib(processes.MaxRemembered),
-			thousands(processes.MaxReadsAtOnce) + " reads", thousands(processes.ReadsPerSecond),
-			strconv.Itoa(processes.LeastReadsPerSecond), thousands(processes.MaxAllReadsAtOnce),
-			thousands(processes.AllReadsPerSecond), fmt.Sprintf("%d times", processes.LateReadShare),
-			millis(processes.ReadPatience), seconds(processes.ShortestRest),
-			fmt.Sprintf("%.0f minutes", processes.LongestRest.Minutes()), thousands(profile.MaxPlaces) + " places"}},
+			fmt.Sprintf("%d functions", engine.MaxReads), mib(engine.MaxRemembered),
+			thousands(engine.MaxReadsAtOnce) + " reads", thousands(engine.ReadsPerSecond),
+			strconv.Itoa(engine.LeastReadsPerSecond), thousands(engine.MaxAllReadsAtOnce),
+			thousands(engine.AllReadsPerSecond), fmt.Sprintf("%d times", engine.LateReadShare),
+			millis(engine.ReadPatience), seconds(engine.ShortestRest),
+			fmt.Sprintf("%.0f minutes", engine.LongestRest.Minutes()), thousands(profile.MaxPlaces) + " places"}},
 		{"`/proc/PID/maps`", []string{mib(procfs.MaxPaths)}},
 		{"`/proc/PID/cmdline`", []string{kib(procfs.MaxCmdline)}},
 		{"Answers of Docker", []string{mib(discovery.MaxAnswer), gib(discovery.MaxWatch)}},

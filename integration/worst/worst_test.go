@@ -21,10 +21,10 @@ import (
 
 	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/host/procfs"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/object/debugfile"
 	"github.com/headwater/headwater/ebpf/object/dwarfline"
 	"github.com/headwater/headwater/ebpf/object/elffile"
-	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/jit"
 	"github.com/headwater/headwater/ebpf/unwind/gopclntab"
@@ -318,7 +318,7 @@ func memory(b *testing.B) func() {
 	}
 	return func() {
 		piece := make([]byte, 1024)
-		for range process.MaxReadsAtOnce {
+		for range engine.MaxReadsAtOnce {
 			if _, err := procfs.Default.Memory(pid).ReadAt(piece, int64(stack.End-4096)); err != nil {
 				b.Fatal(err)
 			}

@@ -115,11 +115,7 @@ func (s *survey) mapping(pid uint32, m procfs.Mapping) {
 
 // describe returns the runtime of a library in a process, and why its functions have no names.
 func describe(library language.Library, p language.Process) Runtime {
-	interpreted, ok := library.(language.Interpreted)
-	if !ok {
-		return Runtime{}
-	}
-	found, err := interpreted.Interpret(p)
+	found, err := library.FindFrames(p)
 	var unnamed *language.UnnamedError
 	switch {
 	case err == nil:

@@ -241,7 +241,7 @@ func kindOf(f kernel.Frame) Kind {
 	switch {
 	case f.Flags&kernel.Interpreted != 0:
 		return Interpreted
-	case f.Flags&kernel.Made != 0, f.Exe == 0, f.Code != 0:
+	case f.Flags&kernel.UnnamedJIT != 0, f.Exe == 0, f.Code != 0:
 		return JIT
 	}
 	return Native

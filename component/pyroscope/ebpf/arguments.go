@@ -10,7 +10,6 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/flame/demangle"
 )
 
@@ -56,9 +55,9 @@ type Settings struct {
 	CPULabel        bool `river:"cpu_label,attr,optional"`         // Headwater's own argument
 	NUMANodeLabel   bool `river:"numa_node_label,attr,optional"`   // Headwater's own argument
 
-	PythonEnabled  bool `river:"python_enabled,attr,optional"`
-	HotspotEnabled bool `river:"hotspot_enabled,attr,optional"`
-	V8Enabled      bool `river:"v8_enabled,attr,optional"`
+	PythonEnabled  bool `river:"python_enabled,attr,optional" language:"python"`
+	HotspotEnabled bool `river:"hotspot_enabled,attr,optional" language:"java"`
+	V8Enabled      bool `river:"v8_enabled,attr,optional" language:"V8"`
 
 	FoldRuntimes bool `river:"fold_runtimes,attr,optional"` // Headwater's own argument
 
@@ -105,9 +104,9 @@ func (a *Settings) SetToDefault() {
 		ContainerIDCacheSize: ebpf.DefaultContainerIDCacheSize,
 		UnwindTableMemory:    ebpf.DefaultTableBytes,
 		InlineFrames:         true,
-		PythonEnabled:        true,
-		HotspotEnabled:       true,
-		V8Enabled:            true,
+	}
+	for _, on := range a.languageSwitches() {
+		on.SetBool(true)
 	}
 }
 
@@ -210,9 +209,7 @@ func (a *Settings) options() ebpf.Options {
 	o.TableBytes = int(a.UnwindTableMemory)
 	o.NoInlinedFrames = !a.InlineFrames
 	o.FoldRuntimes = a.FoldRuntimes
-	o.LanguagesOff = map[string]bool{
-		process.Python: !a.PythonEnabled, process.Java: !a.HotspotEnabled, process.V8: !a.V8Enabled,
-	}
+	o.LanguagesOff = a.languagesOff()
 	o.Debuginfod = a.Debuginfod.options()
 	return o
 }

@@ -41,7 +41,6 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, ebpf.Options{
 		ProfileOptions: ebpf.ProfileOptions{
 			SampleRate: 97, Comm: ebpf.CommStackframe, Demangle: demangle.None,
-			LanguagesOff: map[string]bool{"python": false, "java": false, "V8": false},
 		},
 		TargetsOnly: true, ContainerIDCacheSize: 1024, TableBytes: 64 << 20,
 	}, args.Settings.options())

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/common/clock"
+	"github.com/headwater/headwater/ebpf/host/procfs"
 )
 
 // Origin is the source of the files that a piece of work reads.
@@ -20,6 +21,15 @@ type Origin struct {
 	Mount string // names files that hang at the same time, such as a device or a process's root
 	Owner uint32 // user ID of the process that has the files
 }
+
+// OfMemory returns the Origin of the memory of a process. Reads of it may hang: a page may be of a file that hangs, and
+// so may the thread that holds the lock of the mappings.
+func OfMemory(fs procfs.FS, pid uint32) Origin {
+	return Origin{Mount: MountOfMemory(pid), Owner: fs.Owner(pid)}
+}
+
+// MountOfMemory returns the Mount of [OfMemory], without a system call.
+func MountOfMemory(pid uint32) string { return fmt.Sprintf("memory of process %d", pid) }
 
 // Limits of a Pool. Work hangs if its thread has not run for hangsAfter although the thread waits neither for a CPU nor
 // for this process itself. Work is late if its caller no longer waits for it.

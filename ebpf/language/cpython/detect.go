@@ -20,6 +20,12 @@ const (
 	symbolVersion    = "Py_Version" // PY_VERSION_HEX, 3.11 and later
 )
 
+// Name is the name of the language.
+const Name = "python"
+
+// Name implements language.Language.
+func (Language) Name() string { return Name }
+
 // Detect implements language.Language. It checks the exported symbols of the file.
 func (Language) Detect(_ string, file *elffile.File) language.Library {
 	if file.Class() != elf.ELFCLASS64 || file.ByteOrder() != binary.LittleEndian {
@@ -76,7 +82,7 @@ func versionOf(file *elffile.File) (minor, patch int) {
 	return 7, -1 // the first version with _PyRuntime
 }
 
-// library is a CPython file: a program, or libpython. It implements language.Interpreted.
+// library is a CPython file: a program, or libpython. It implements language.Library.
 type library struct {
 	machine      elf.Machine
 	musl         bool
@@ -93,11 +99,13 @@ type library struct {
 // Attach implements language.Library: CPython makes no code that has rows.
 func (l *library) Attach(language.Process) (language.Code, error) { return nil, language.ErrUnknown }
 
-// Evaluation implements language.Interpreted.
-func (l *library) Evaluation() []language.Range { return l.evaluation }
+// Traits implements language.Library.
+func (l *library) Traits() language.Traits {
+	return language.Traits{Frames: language.NamedFrames, Switches: switchesOf}
+}
 
-// Entering implements language.Interpreted.
-func (l *library) Entering() []language.Range { return l.entering }
+// Evaluation implements language.Library.
+func (l *library) Evaluation() (runs, entering []language.Range) { return l.evaluation, l.entering }
 
 // version returns "3.11.2", or "3.9" if the file does not have the patch version.
 func (l *library) version() string {

@@ -23,7 +23,7 @@ const hasLines = 1
 // errNotCode reports that an address does not have a code object.
 var errNotCode = errors.New("not a code object")
 
-// Function implements language.Interpreter. The carried data is from the time of the sample. The data in memory may be
+// Function implements language.FrameReader. The carried data is from the time of the sample. The data in memory may be
 // newer: code objects of modules are freed after they have run, and the memory of their names is reused.
 func (x *interpreter) Function(m language.Memory, c *language.CodeObject) (language.Function, error) {
 	carried, err := x.carried(c)
@@ -112,15 +112,17 @@ func (x *interpreter) firstLine(word uint64) int {
 	return max(int(int32(word>>x.shift("code.firstline"))), 0)
 }
 
-// Line implements language.Interpreter.
-func (x *interpreter) Line(f *language.Function, ip uint64) int {
-	if f.Base != hasLines {
-		return 0
+// Lines implements language.FrameReader.
+func (x *interpreter) Lines(f *language.Function, ip uint64, _ bool) []language.Line {
+	line := language.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
+	switch {
+	case f.Base != hasLines:
+	case ip == notStarted:
+		line.Line = f.StartLine
+	default:
+		line.Line = language.LineAt(f.Table, ip)
 	}
-	if ip == notStarted {
-		return f.StartLine
-	}
-	return language.LineAt(f.Table, ip)
+	return []language.Line{line}
 }
 
 // bytes returns the contents of the bytes object at addr, at most maxLines bytes, and whether that is all.

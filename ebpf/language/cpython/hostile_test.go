@@ -55,13 +55,13 @@ func FuzzFunction(f *testing.F) {
 				utf8.RuneCountInString(function.Name) > maxText || len(function.Table) > language.MaxTable) {
 				t.Errorf("%d characters, %d bytes of lines", len(function.Name), len(function.Table))
 			}
-			x.Line(&function, frame.IP)
+			x.Lines(&function, frame.IP, false)
 			c.Words, c.Text = []uint64{code, instruction, mark, code}, [][]byte{b, b}
 		}
 		p := language.Process{Memory: m}
-		(&library{layout: l, minor: l.minor}).Interpret(p)
+		(&library{layout: l, minor: l.minor}).FindFrames(p)
 		l.assumed = true
-		(&library{layout: l, minor: l.minor}).Interpret(p)
+		(&library{layout: l, minor: l.minor}).FindFrames(p)
 		if m.read > 1<<20 {
 			t.Errorf("%d bytes read", m.read)
 		}

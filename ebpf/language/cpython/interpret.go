@@ -7,8 +7,8 @@ import (
 	"github.com/headwater/headwater/ebpf/language"
 )
 
-// Interpret implements language.Interpreted.
-func (l *library) Interpret(p language.Process) (language.Interpreter, error) {
+// FindFrames implements language.Library.
+func (l *library) FindFrames(p language.Process) (language.FrameReader, error) {
 	if l.err != nil {
 		return nil, l.unnamed(l.err)
 	}

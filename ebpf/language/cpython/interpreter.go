@@ -7,8 +7,10 @@ import (
 	"github.com/headwater/headwater/ebpf/language"
 )
 
-// interpreter implements language.Interpreter for one version of CPython.
+// interpreter implements language.FrameReader for one version of CPython.
 type interpreter struct {
+	language.OnlyInterpreted
+
 	name   string
 	layout *layout
 	spec   language.Spec
@@ -103,13 +105,13 @@ func (x *interpreter) block(fields []string) (b language.Block, words []language
 	return language.Block{Offset: low, Bytes: int(high - low)}, words
 }
 
-// Name implements language.Interpreter.
+// Name implements language.FrameReader.
 func (x *interpreter) Name() string { return x.name }
 
-// Spec implements language.Interpreter.
+// Spec implements language.FrameReader.
 func (x *interpreter) Spec() *language.Spec { return &x.spec }
 
-// Frame implements language.Interpreter.
+// Frame implements language.FrameReader.
 func (x *interpreter) Frame(words []uint64) language.Frame {
 	f := language.Frame{Code: words[wordCode] &^ tags}
 	if x.layout.minor <= 10 {

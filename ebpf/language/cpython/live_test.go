@@ -62,7 +62,7 @@ func TestStack(t *testing.T) {
 					t.Fatalf("frame %d: %+v, %v", len(got), function, err)
 				}
 				got = append(got, fmt.Sprintf("%s\t%s\t%d\t%d", function.Name, function.File, function.StartLine,
-					x.Line(&function, f.IP)))
+					x.Lines(&function, f.IP, false)[0].Line))
 				p.compareCarried(t, x, words, &function)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -138,10 +138,10 @@ func (p *python) waitUntilReading(t *testing.T) {
 }
 
 // interpreter returns the Interpreter of the process.
-func (p *python) interpreter(t *testing.T) (x language.Interpreter, bias uint64) {
+func (p *python) interpreter(t *testing.T) (x language.FrameReader, bias uint64) {
 	t.Helper()
 	l, bias := p.library(t)
-	x, err := l.Interpret(language.Process{PID: uint32(p.pid), Bias: bias, Memory: p.memory})
+	x, err := l.FindFrames(language.Process{PID: uint32(p.pid), Bias: bias, Memory: p.memory})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func (p *python) bytes(t *testing.T, addr uint64, n int) []byte {
 }
 
 // compareCarried compares the carried data of a code object with its data in memory.
-func (p *python) compareCarried(t *testing.T, x language.Interpreter, words []uint64, want *language.Function) {
+func (p *python) compareCarried(t *testing.T, x language.FrameReader, words []uint64, want *language.Function) {
 	t.Helper()
 	frame := x.Spec().Chain.Frame
 	code := words[frame.Code]&frame.CodeMask + uint64(frame.Blocks[1].Offset)

@@ -65,7 +65,7 @@ func TestColdPart(t *testing.T) {
 	if !ok {
 		t.Fatal("not detected")
 	}
-	if diff := cmp.Diff(want, l.Evaluation()); diff != "" {
+	if diff := cmp.Diff(want, l.evaluation); diff != "" {
 		t.Error(diff)
 	}
 	if l.version() != "3.11.2" {
@@ -111,7 +111,7 @@ func checkEntering(t *testing.T, path string, l *library) {
 			break
 		}
 	}
-	if diff := cmp.Diff([]language.Range{{Low: loop.Low, High: want}}, l.Entering()); diff != "" || others == 0 {
+	if diff := cmp.Diff([]language.Range{{Low: loop.Low, High: want}}, l.entering); diff != "" || others == 0 {
 		t.Errorf("%s\n%d other stores to the thread in\n%s", diff, others, out)
 	}
 }

@@ -18,8 +18,8 @@ var switches = [...]struct {
 	{"_interpreters.", language.ToState}, // from 3.13 on
 }
 
-// Switches implements runtime.Switching.
-func (l *library) Switches(file string) language.Switch {
+// switchesOf returns how the code of the file with a path switches the chain of a thread.
+func switchesOf(file string) language.Switch {
 	name := path.Base(file)
 	for _, s := range switches {
 		if strings.HasPrefix(name, s.prefix) {

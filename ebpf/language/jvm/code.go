@@ -74,6 +74,9 @@ func newCodeCache(vm *VM, all *Remembered) *codeCache {
 // Path implements language.Code.
 func (c *codeCache) Path() string { return CodePath }
 
+// Language implements language.Code.
+func (c *codeCache) Language() string { return Name }
+
 // Bounds implements language.Code.
 func (c *codeCache) Bounds() (low, high uint64) { return c.vm.Bounds() }
 
@@ -207,7 +210,7 @@ func (c *codeCache) Identify(vaddr, at uint64) unwind.CodeID {
 	return id
 }
 
-// Evaluates implements language.Evaluator.
+// Evaluates implements language.Code.
 func (c *codeCache) Evaluates(vaddr uint64) bool {
 	page := c.pages[vaddr>>c.shift]
 	if page == nil {

@@ -60,7 +60,7 @@ func withBarrier(rules []rowAt, barrier, end int) []rowAt {
 	return slices.Concat(rules[:first], []rowAt{callers, own}, rules[after:])
 }
 
-// Frozen implements language.Freezing.
+// Frozen implements language.Code.
 func (c *codeCache) Frozen(vaddr, at uint64) (frozen, returned bool) {
 	addr := vaddr + c.base
 	piece := c.findCode(vaddr, at)
@@ -85,7 +85,7 @@ const (
 	leaveBytes  = 512
 )
 
-// Freezes implements language.Freezing.
+// Freezes implements language.Code.
 func (c *codeCache) Freezes(leaf, top, at uint64) bool {
 	piece := c.findCode(leaf, at)
 	switch {

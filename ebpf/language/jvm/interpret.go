@@ -66,7 +66,7 @@ const (
 	interpretedWords
 )
 
-// interpreter names the methods that a build of HotSpot interprets. It implements language.Interpreter.
+// interpreter names the methods that a build of HotSpot interprets. It implements language.FrameReader.
 type interpreter struct {
 	layout *Layout
 	spec   language.Spec
@@ -127,7 +127,7 @@ func (l *Layout) constMethodWord(m member) language.Word {
 	return w
 }
 
-// Name implements language.Interpreter.
+// Name implements language.FrameReader.
 func (i *interpreter) Name() string {
 	if i.layout.version == 0 {
 		return "[java]"
@@ -135,10 +135,10 @@ func (i *interpreter) Name() string {
 	return fmt.Sprintf("[java %d]", i.layout.version)
 }
 
-// Spec implements language.Interpreter.
+// Spec implements language.FrameReader.
 func (i *interpreter) Spec() *language.Spec { return &i.spec }
 
-// Frame implements language.Interpreter. Words are a frame if they have the cache of its method's pool. The position in
+// Frame implements language.FrameReader. Words are a frame if they have the cache of its method's pool. The position in
 // the bytecodes may be missing: native methods have none.
 func (i *interpreter) Frame(words []uint64) language.Frame {
 	if words[methodWord] == 0 || words[cacheWord] == 0 || words[cacheWord] != words[poolCacheWord] {
@@ -154,7 +154,7 @@ func (i *interpreter) Frame(words []uint64) language.Frame {
 
 var errGone = errors.New("the process has gone")
 
-// Function implements language.Interpreter.
+// Function implements language.FrameReader.
 func (i *interpreter) Function(process language.Memory, c *language.CodeObject) (language.Function, error) {
 	if process == nil {
 		return language.Function{}, errGone
@@ -175,22 +175,22 @@ func (i *interpreter) Function(process language.Memory, c *language.CodeObject) 
 	return f, nil
 }
 
-// Line implements language.Interpreter.
-func (*interpreter) Line(f *language.Function, ip uint64) int {
-	if ip == language.NoIP {
-		return 0
-	}
-	return language.LineAt(f.Table, ip)
+// Lines implements language.FrameReader.
+func (*interpreter) Lines(f *language.Function, ip uint64, _ bool) []language.Line {
+	return f.LineIn(ip)
 }
 
-// Evaluation implements language.Interpreted: the file has no ranges, see codeCache.Evaluates.
-func (*library) Evaluation() []language.Range { return nil }
+// Compiler implements language.FrameReader: compiled methods are the Code of a process.
+func (*interpreter) Compiler() language.Compiler { return nil }
 
-// Entering implements language.Interpreted.
-func (*library) Entering() []language.Range { return nil }
+// Traits implements language.Library.
+func (*library) Traits() language.Traits { return language.Traits{Frames: language.NamedFrames} }
 
-// Interpret implements language.Interpreted.
-func (l *library) Interpret(p language.Process) (language.Interpreter, error) {
+// Evaluation implements language.Library: the file has no ranges, see codeCache.Evaluates.
+func (*library) Evaluation() (runs, entering []language.Range) { return nil, nil }
+
+// FindFrames implements language.Library.
+func (l *library) FindFrames(p language.Process) (language.FrameReader, error) {
 	vm, err := l.openVM(p)
 	if err != nil {
 		return nil, fmt.Errorf("interpreter of a Java VM: %w", err)

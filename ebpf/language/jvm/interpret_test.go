@@ -78,7 +78,7 @@ func TestInterpretedFrame(t *testing.T) {
 		t.Errorf("%+v, %v", fn, err)
 	}
 	for ip, want := range map[uint64]int{0: 7, 4: 7, 5: 9, 8: 4, 19: 4, language.NoIP: 0} {
-		if line := i.Line(&fn, ip); line != want {
+		if line := i.Lines(&fn, ip, false)[0].Line; line != want {
 			t.Errorf("line %d at %d, want %d", line, ip, want)
 		}
 	}
@@ -158,7 +158,7 @@ func TestInterpretedUnknown(t *testing.T) {
 	f := newFakeVM(t)
 	l := &library{remembered: &Remembered{}}
 	l.layout.Store(f.layout)
-	if _, err := l.Interpret(language.Process{Bias: fakeBias, Memory: f}); !errors.Is(err, language.ErrUnknown) {
+	if _, err := l.FindFrames(language.Process{Bias: fakeBias, Memory: f}); !errors.Is(err, language.ErrUnknown) {
 		t.Errorf("%v", err)
 	}
 }
@@ -179,7 +179,7 @@ func FuzzInterpreted(f *testing.F) {
 		words, cookie := interpretedFrame(vm, i.Spec().Layout(), rbp)
 		frame := i.Frame(words)
 		fn, err := i.Function(vm, &language.CodeObject{Address: frame.Code, Cookie: cookie})
-		if line := i.Line(&fn, frame.IP); line < 0 || line > maxLine || err != nil && fn.Name != "" ||
+		if line := i.Lines(&fn, frame.IP, false)[0].Line; line < 0 || line > maxLine || err != nil && fn.Name != "" ||
 			len(fn.Name)+len(fn.File) > 16*maxSymbol || len(fn.Table) > language.MaxTable || fn.StartLine < 0 {
 			t.Fatalf("line %d of %+v, %v", line, fn, err)
 		}

@@ -17,6 +17,12 @@ type Language struct{ remembered *Remembered }
 // New returns the language.
 func New() Language { return Language{&Remembered{}} }
 
+// Name is the name of the language.
+const Name = "java"
+
+// Name implements language.Language.
+func (Language) Name() string { return Name }
+
 // Detect implements language.Language. The name is a hint only: Attach checks the library's description.
 func (j Language) Detect(name string, file *elffile.File) language.Library {
 	if path.Base(name) != "libjvm.so" {

@@ -40,7 +40,7 @@ func (r *resolver) resolvePerf() perfLayout {
 	return p
 }
 
-// Unloads implements language.Unloading: the VM counts an unloaded class before it reuses the memory of its methods.
+// Unloads implements language.FrameReader: the VM counts an unloaded class before it reuses the memory of its methods.
 func (i *interpreter) Unloads(process language.Memory, bias uint64) (counter uint64, err error) {
 	l := &i.layout.perf
 	if l.start == 0 {

@@ -48,6 +48,9 @@ var table = []interpreter{
 // Language detects these interpreters. It implements language.Language.
 type Language struct{}
 
+// Name implements language.Language.
+func (Language) Name() string { return "" }
+
 // Detect implements language.Language. It searches the exported symbols of the file.
 func (Language) Detect(_ string, file *elffile.File) language.Library {
 	i := slices.IndexFunc(table, func(l interpreter) bool { return len(exported(file, l.mark)) > 0 })
@@ -55,7 +58,7 @@ func (Language) Detect(_ string, file *elffile.File) language.Library {
 		return nil
 	}
 	if table[i].run == nil {
-		return &maker{library{of: &table[i]}}
+		return &library{of: &table[i]}
 	}
 	for _, group := range table[i].run {
 		if ranges := exported(file, group...); len(ranges) > 0 {
@@ -75,32 +78,28 @@ func exported(file *elffile.File, functions ...string) (found []language.Range) 
 	return found
 }
 
-// library is a file that contains an interpreter. It implements language.Unnamed.
+// library is a file that contains an interpreter. It implements language.Library.
 type library struct {
 	of     *interpreter
 	ranges []language.Range
 }
 
-// maker is a library that generates code for all functions. It implements language.Making.
-type maker struct{ library }
-
-// Makes implements language.Making.
-func (m *maker) Makes() string { return m.of.name }
-
 // Attach implements language.Library: JIT code of the listed languages has no rows.
 func (*library) Attach(language.Process) (language.Code, error) { return nil, language.ErrUnknown }
 
-// Unnamed implements language.Unnamed.
-func (*library) Unnamed() {}
+// Traits implements language.Library.
+func (l *library) Traits() language.Traits {
+	if l.of.run == nil {
+		return language.Traits{Frames: language.GeneratedFrames, Generates: l.of.name}
+	}
+	return language.Traits{Frames: language.PlaceholderFrames}
+}
 
-// Evaluation implements language.Interpreted.
-func (l *library) Evaluation() []language.Range { return l.ranges }
+// Evaluation implements language.Library.
+func (l *library) Evaluation() (runs, entering []language.Range) { return l.ranges, nil }
 
-// Entering implements language.Interpreted.
-func (*library) Entering() []language.Range { return nil }
-
-// Interpret implements language.Interpreted.
-func (l *library) Interpret(language.Process) (language.Interpreter, error) {
+// FindFrames implements language.Library.
+func (l *library) FindFrames(language.Process) (language.FrameReader, error) {
 	unnamed := &language.UnnamedError{
 		Frame: fmt.Sprintf("[%s code]", l.of.name),
 		Made:  l.of.made,

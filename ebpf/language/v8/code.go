@@ -98,7 +98,7 @@ func (l *Layout) stamp(head, described body) uint64 {
 // maxCodeBudget is the number of bytes that may be read for one piece of code, without the texts of scripts.
 const maxCodeBudget = 2 << 20
 
-// MachineCode implements language.Compiling.
+// MachineCode implements language.Compiler.
 func (i *interpreter) MachineCode(memory language.Memory, pc, function uint64) (language.MachineCode, error) {
 	m := newReader(&i.layout, memory, i.lines)
 	m.budget = maxCodeBudget
@@ -124,7 +124,7 @@ func (i *interpreter) MachineCode(memory language.Memory, pc, function uint64) (
 	return language.MachineCode{Low: c.low, High: c.high, Stamp: c.stamp, Function: out}, nil
 }
 
-// Stamp implements language.Compiling. It takes two reads: if the words are unchanged, so are the objects that they
+// Stamp implements language.Compiler. It takes two reads: if the words are unchanged, so are the objects that they
 // point to.
 func (i *interpreter) Stamp(memory language.Memory, low uint64) uint64 {
 	m := newReader(&i.layout, memory, i.lines)

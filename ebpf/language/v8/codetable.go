@@ -191,15 +191,14 @@ func (t *tableReader) common(a, b place) (p place, ok bool) {
 // place is the inlined call and the line that instructions belong to.
 type place struct{ call, line int }
 
-// Lines implements language.Compiling. In programs other than node, V8 may record positions in optimized code only for
-// calls. An instruction between two calls is then attributed to the innermost place that contains both: functions that
-// were inlined at only one of the calls are left out, and so is the line if the lines differ.
+// Lines implements language.FrameReader. In programs other than node, V8 may record positions in optimized code only
+// for calls. An instruction between two calls is then attributed to the innermost place that contains both: functions
+// that were inlined at only one of the calls are left out, and so is the line if the lines differ.
 func (i *interpreter) Lines(f *language.Function, ip uint64, returned bool) []language.Line {
-	own := language.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
 	if f.Base != ofMachineCode {
-		own.Line = i.Line(f, ip)
-		return []language.Line{own}
+		return f.LineIn(ip)
 	}
+	own := language.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
 	t, ok := openTable(f.Table)
 	if !ok || ip == language.NoIP {
 		return []language.Line{own}

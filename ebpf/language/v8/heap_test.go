@@ -341,11 +341,11 @@ func TestNoOffset(t *testing.T) {
 	f := language.Function{Table: language.AppendLine(language.AppendLine(nil, 4, 10), 7, 11)}
 	var i interpreter
 	for ip, want := range []int{0, 0, 0, 0, 10, 10, 10, 11, 11} {
-		if got := i.Line(&f, uint64(ip)); got != want {
+		if got := i.Lines(&f, uint64(ip), false)[0].Line; got != want {
 			t.Errorf("line %d at %d, want %d", got, ip, want)
 		}
 	}
-	if got := i.Line(&f, language.NoIP); got != 0 {
+	if got := i.Lines(&f, language.NoIP, false)[0].Line; got != 0 {
 		t.Errorf("line %d where there is no offset", got)
 	}
 }
@@ -394,6 +394,6 @@ func FuzzFunction(f *testing.F) {
 		if len(fn.Table) > language.MaxTable || len(fn.Name) > 4*maxName || len(fn.File) > 4*maxFile {
 			t.Errorf("%d bytes of name, %d of file, %d of lines, %v", len(fn.Name), len(fn.File), len(fn.Table), err)
 		}
-		i.Line(&fn, address)
+		i.Lines(&fn, address, false)
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/language"
 )
 
-// interpreter finds and names the functions of one version of V8. It implements language.Interpreter.
+// interpreter finds and names the functions of one version of V8. It implements language.FrameReader.
 type interpreter struct {
 	name   string
 	layout Layout
@@ -70,13 +70,13 @@ func newInterpreter(v *Version, builtins language.Range, known *lines) *interpre
 	}
 }
 
-// Name implements language.Interpreter.
+// Name implements language.FrameReader.
 func (i *interpreter) Name() string { return i.name }
 
-// Spec implements language.Interpreter.
+// Spec implements language.FrameReader.
 func (i *interpreter) Spec() *language.Spec { return &i.spec }
 
-// Frame implements language.Interpreter. A JavaScript frame has a context where all other frames have a number for
+// Frame implements language.FrameReader. A JavaScript frame has a context where all other frames have a number for
 // their type. V8's own functions have a number in place of bytecode. An interpreted frame has its bytecode, which
 // belongs to one function only.
 func (i *interpreter) Frame(words []uint64) language.Frame {
@@ -96,7 +96,7 @@ func (i *interpreter) Frame(words []uint64) language.Frame {
 
 var errGone = errors.New("the process has gone")
 
-// Function implements language.Interpreter.
+// Function implements language.FrameReader.
 func (i *interpreter) Function(memory language.Memory, c *language.CodeObject) (language.Function, error) {
 	if memory == nil {
 		return language.Function{}, errGone
@@ -134,10 +134,10 @@ func (m *reader) lineTable(f *function) (table []byte) {
 	return table
 }
 
-// Line implements language.Interpreter.
-func (*interpreter) Line(f *language.Function, ip uint64) int {
-	if ip == language.NoIP {
-		return 0
-	}
-	return language.LineAt(f.Table, ip)
+// Unloads implements language.FrameReader: the garbage collector of V8 does not count what it frees.
+func (*interpreter) Unloads(language.Memory, uint64) (counter uint64, err error) {
+	return 0, language.ErrUnknown
 }
+
+// Compiler implements language.FrameReader.
+func (i *interpreter) Compiler() language.Compiler { return i }

@@ -24,6 +24,12 @@ type Language struct{ lines *lines }
 // New returns the language.
 func New() Language { return Language{&lines{}} }
 
+// Name is the name of the language: JavaScript as V8 runs it.
+const Name = "V8"
+
+// Name implements language.Language.
+func (Language) Name() string { return Name }
+
 // Detect implements language.Language.
 func (v Language) Detect(_ string, file *elffile.File) language.Library {
 	if l := Detect(file); l != nil {
@@ -33,12 +39,12 @@ func (v Language) Detect(_ string, file *elffile.File) language.Library {
 	return detectNameless(file)
 }
 
-// Library is a file that contains V8: node, its library, or another program. It implements language.Interpreted.
+// Library is a file that contains V8: node, its library, or another program. It implements language.Library.
 type Library struct {
 	major, minor uint64            // ELF virtual addresses of the version numbers
 	described    map[string]uint64 // ELF virtual addresses of the file's description of its objects, by field
 	found        chan struct{}     // closed when builtins is set
-	builtins     language.Range    // V8's own code in the file
+	builtins     [1]language.Range // V8's own code in the file
 	lines        *lines            // of the scripts of all processes
 }
 
@@ -72,14 +78,14 @@ func Detect(file *elffile.File) *Library {
 func (l *Library) search(file *elffile.File) {
 	again, err := file.Reopen()
 	if err != nil {
-		l.builtins = builtins(file)
+		l.builtins[0] = builtins(file)
 		close(l.found)
 		return
 	}
 	go func() {
 		searching.Lock()
 		defer searching.Unlock()
-		l.builtins = builtins(again)
+		l.builtins[0] = builtins(again)
 		again.Close()
 		close(l.found)
 	}()
@@ -106,20 +112,20 @@ func builtins(file *elffile.File) (r language.Range) {
 // Attach implements language.Library: the rows of V8's code are frame pointers.
 func (*Library) Attach(language.Process) (language.Code, error) { return nil, language.ErrUnknown }
 
-// Evaluation implements language.Interpreted.
-func (l *Library) Evaluation() []language.Range {
-	<-l.found
-	return []language.Range{l.builtins}
-}
+// Traits implements language.Library.
+func (*Library) Traits() language.Traits { return language.Traits{Frames: language.NamedFrames} }
 
-// Entering implements language.Interpreted.
-func (*Library) Entering() []language.Range { return nil }
+// Evaluation implements language.Library.
+func (l *Library) Evaluation() (runs, entering []language.Range) {
+	<-l.found
+	return l.builtins[:], nil
+}
 
 // fewDescribed is the number of described fields from which the layout of an unknown version is trusted.
 const fewDescribed = 20
 
-// Interpret implements language.Interpreted.
-func (l *Library) Interpret(p language.Process) (language.Interpreter, error) {
+// FindFrames implements language.Library.
+func (l *Library) FindFrames(p language.Process) (language.FrameReader, error) {
 	select {
 	case <-l.found:
 	default:
@@ -136,7 +142,7 @@ func (l *Library) Interpret(p language.Process) (language.Interpreter, error) {
 				v.Major, v.Minor),
 		}
 	}
-	return newInterpreter(&v, l.builtins, l.lines), nil
+	return newInterpreter(&v, l.builtins[0], l.lines), nil
 }
 
 // Version is the version of V8 in a process, and its object layout.

@@ -10,7 +10,7 @@ import (
 )
 
 // nameless is a file that contains V8 without its symbols, such as deno and Electron. The layout of V8 in their
-// processes is unknown, so functions have no names. It implements language.Interpreted.
+// processes is unknown, so functions have no names. It implements language.Library.
 type nameless struct {
 	found        chan struct{} // closed when the version is known
 	major, minor string        // "" if the file does not contain V8 after all
@@ -91,14 +91,14 @@ func (n *nameless) search(file *elffile.File) {
 // Attach implements language.Library: the rows of V8's code are frame pointers.
 func (*nameless) Attach(language.Process) (language.Code, error) { return nil, language.ErrUnknown }
 
-// Evaluation implements language.Interpreted: the location of V8's own code in the file is unknown.
-func (*nameless) Evaluation() []language.Range { return nil }
+// Traits implements language.Library.
+func (*nameless) Traits() language.Traits { return language.Traits{Frames: language.NamedFrames} }
 
-// Entering implements language.Interpreted.
-func (*nameless) Entering() []language.Range { return nil }
+// Evaluation implements language.Library: the location of V8's own code in the file is unknown.
+func (*nameless) Evaluation() (runs, entering []language.Range) { return nil, nil }
 
-// Interpret implements language.Interpreted.
-func (n *nameless) Interpret(language.Process) (language.Interpreter, error) {
+// FindFrames implements language.Library.
+func (n *nameless) FindFrames(language.Process) (language.FrameReader, error) {
 	select {
 	case <-n.found:
 	default:

@@ -231,7 +231,7 @@ func (p *process) frame(t *testing.T, i *interpreter, made, leaf bool, pc, fp ui
 	if err != nil {
 		p.wrong = append(p.wrong, fmt.Sprintf("function at 0x%x: %v", f.Code, err))
 	}
-	return []frame{{function.Name, function.File, i.Line(&function, f.IP)}}
+	return []frame{{function.Name, function.File, i.Lines(&function, f.IP, false)[0].Line}}
 }
 
 // traceLine is a line of Error.stack: at Object.name (file:line:column), or at file:line:column.

@@ -17,18 +17,24 @@ import (
 // Language detects the runtime of Toy. It implements language.Language.
 type Language struct{}
 
+// Name implements language.Language: toy_enabled switches it.
+func (Language) Name() string { return "toy" }
+
 // Detect implements language.Language: the runtime has a symbol for what it says.
 func (Language) Detect(_ string, file *elffile.File) language.Library {
 	const symbol = "toy_code"
 	symbols, err := file.Objects(symbol)
 	if at, ok := symbols[symbol]; ok && err == nil {
-		return library{at}
+		return library{description: at}
 	}
 	return nil
 }
 
-// library is a Toy runtime: the ELF virtual address of what it says.
-type library struct{ description uint64 }
+// library is a Toy runtime. It implements language.Library.
+type library struct {
+	language.NoInterpreter
+	description uint64 // the ELF virtual address of what it says
+}
 
 // description is what the runtime says of its code, little endian.
 type description struct {
@@ -57,6 +63,7 @@ func (l library) Attach(p language.Process) (language.Code, error) {
 
 // code is the code in one process. It implements language.Code.
 type code struct {
+	language.PlainCode
 	memory language.Memory
 	at     uint64 // of the description
 	says   description
@@ -73,6 +80,9 @@ func (c *code) read() (d description, err error) {
 
 // Path implements language.Code.
 func (c *code) Path() string { return "[toy]" }
+
+// Language implements language.Code.
+func (c *code) Language() string { return Language{}.Name() }
 
 // Bounds implements language.Code.
 func (c *code) Bounds() (low, high uint64) { return c.says.Low, c.says.High }

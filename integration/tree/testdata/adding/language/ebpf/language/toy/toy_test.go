@@ -28,7 +28,7 @@ func attach(t *testing.T, d description) (language.Code, error) {
 	if err := binary.Write(&b, binary.LittleEndian, d); err != nil {
 		t.Fatal(err)
 	}
-	return library{0x10}.Attach(language.Process{Bias: 0x100, Memory: memory{bytes.NewReader(b.Bytes())}})
+	return library{description: 0x10}.Attach(language.Process{Bias: 0x100, Memory: memory{bytes.NewReader(b.Bytes())}})
 }
 
 func TestAttach(t *testing.T) {

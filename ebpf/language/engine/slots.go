@@ -1,4 +1,4 @@
-package process
+package engine
 
 import (
 	"time"
@@ -17,9 +17,9 @@ type Slot struct {
 
 // ReadSlots reads the words of native frames that the kernel's walk did not reach: the first block of each frame from a
 // copy of the stack, the other blocks from the process as it is now. It returns the slots that stand for a frame.
-func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slots []Slot) []Slot {
-	layout := i.runs.Spec().Layout()
-	memory := t.exes.interpreters.reads.memory(pid)
+func (i *Interpreter) ReadSlots(pid uint32, stack chain.Memory, slots []Slot) []Slot {
+	layout := i.frames.Spec().Layout()
+	memory := i.engine.reads.memory(pid)
 	var frames []slotMemory
 	for _, slot := range slots[:min(len(slots), MaxReads)] {
 		first := &layout.Blocks[0]
@@ -34,7 +34,7 @@ func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slot
 		return nil
 	}
 	var read []Slot
-	done := t.readWithin(memory, "frames", func() bool {
+	done := i.engine.readWithin(memory, "frames", func() bool {
 		for _, m := range frames {
 			m.slot.Words = make([]uint64, len(layout.Words))
 			m.slot.Cookie = chain.ReadFrame(layout, m.slot.FP, m, m.slot.Words)
@@ -52,7 +52,7 @@ func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slot
 
 // LeadsToCode reports whether a frame itself holds the address of its code object.
 func (i *Interpreter) LeadsToCode() bool {
-	l := i.runs.Spec().Layout()
+	l := i.frames.Spec().Layout()
 	return l.Code >= 0 && l.Words[l.Code].Block == 0
 }
 

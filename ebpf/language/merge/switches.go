@@ -1,10 +1,10 @@
-package sampler
+package merge
 
 import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/language/chain"
-	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/language/engine"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -22,8 +22,10 @@ type switchLibraries struct {
 const maxSwitchLibraries = 1 << 12
 
 // switchKind returns the effect that the code of a frame may have on the chain.
-func (l *switchLibraries) switchKind(t *process.Tracker, by *process.Interpretation, f *kernel.Frame) language.Switch {
-	if f.Exe == 0 || f.Exe == by.File() {
+func (l *switchLibraries) switchKind(
+	pathOf func(unwind.ExeID) string, by *engine.ProcessRuntime, f *kernel.Frame,
+) language.Switch {
+	if f.Exe == 0 || f.Exe == by.File {
 		return language.NoSwitch
 	}
 	kind, ok := l.of[f.Exe]
@@ -31,7 +33,7 @@ func (l *switchLibraries) switchKind(t *process.Tracker, by *process.Interpretat
 		if l.of == nil || len(l.of) >= maxSwitchLibraries {
 			l.of = map[unwind.ExeID]language.Switch{}
 		}
-		kind = by.Switches(t.Executable(f.Exe))
+		kind = by.Switches(pathOf(f.Exe))
 		l.of[f.Exe] = kind
 	}
 	return kind
@@ -45,18 +47,18 @@ type switchGroup struct {
 }
 
 // switchGroups returns the groups of a stack, leaf first.
-func (x *interpreted) switchGroups(t *process.Tracker, by *process.Interpretation, s *kernel.Sample) []switchGroup {
+func (x *Merger) switchGroups(by *engine.ProcessRuntime, s *kernel.Sample) []switchGroup {
 	x.groups = x.groups[:0]
 	evaluations := 0
 	for at := range s.User {
 		f := &s.User[at]
-		if kind := x.libraries.switchKind(t, by, f); kind != language.NoSwitch {
+		if kind := x.libraries.switchKind(x.PathOf, by, f); kind != language.NoSwitch {
 			if last := len(x.groups) - 1; last >= 0 && x.groups[last].end == at && x.groups[last].kind == kind {
 				x.groups[last].end++
 			} else {
 				x.groups = append(x.groups, switchGroup{kind, at, at + 1, evaluations})
 			}
-		} else if by.Evaluates(f.Exe, f.Lookup()) {
+		} else if by.RunsFunctions(f.Exe, f.Lookup()) {
 			evaluations++
 		}
 	}
@@ -68,10 +70,10 @@ const switching = 2
 
 // place places the chain of a sample, whose frames are x.shape, among its native frames. It ends the stack at the
 // library code where the stack starts, and returns false if the place of the chain is uncertain.
-func (x *interpreted) place(t *process.Tracker, by *process.Interpretation, s *kernel.Sample) ([]chain.Placed, bool) {
+func (x *Merger) place(by *engine.ProcessRuntime, s *kernel.Sample) ([]chain.Placed, bool) {
 	first := s.Chain.End == language.ChainFirstState // the thread may run another state, and has given up its lock
 	whole := (first || s.Chain.End == language.ChainWhole) && len(x.shape) > 0
-	groups := x.switchGroups(t, by, s)
+	groups := x.switchGroups(by, s)
 	for _, g := range groups {
 		if !whole || g.evaluations == 0 {
 			continue
@@ -92,7 +94,7 @@ func (x *interpreted) place(t *process.Tracker, by *process.Interpretation, s *k
 	for _, g := range groups {
 		inside := g.evaluations > 0 && !(ok && whole)
 		if g.kind == language.ToStack && (inside || g.evaluations == 0 && (g.end-g.first >= switching || len(x.shape) == 0)) {
-			endElsewhere(s, g.first+1)
+			s.EndElsewhere(g.first + 1)
 			return nil, false
 		}
 	}

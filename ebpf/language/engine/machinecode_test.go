@@ -1,4 +1,4 @@
-package process
+package engine
 
 import (
 	"errors"
@@ -63,7 +63,7 @@ func TestMachineCodes(t *testing.T) {
 
 // compiler is an interpreter whose code is at 100 up to 200. The function of that code has moved to moved.
 type compiler struct {
-	language.Interpreter
+	language.FrameReader
 	moved uint64
 	reads int
 }
@@ -78,14 +78,12 @@ func (c *compiler) MachineCode(_ language.Memory, _, function uint64) (language.
 
 func (c *compiler) Stamp(language.Memory, uint64) uint64 { return 5 }
 
-func (c *compiler) Lines(*language.Function, uint64, bool) []language.Line { return nil }
-
 // TestMachineCodeOfMovedFunction: code stays known after its function has moved. A leaf that still has the frame of
 // another function does not make it unknown.
 func TestMachineCodeOfMovedFunction(t *testing.T) {
 	c := &compiler{moved: 1}
 	r := newRoom()
-	i := &Interpreter{runs: c, functions: newFunctions(r), machine: machineCodes{room: r}}
+	i := &Interpreter{frames: c, functions: newFunctions(r), machine: machineCodes{room: r}}
 	memory := newReads(procfs.Default).memory(7)
 	for _, step := range []struct {
 		moved, of uint64

@@ -1,11 +1,9 @@
-package process
+package engine
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -21,7 +19,7 @@ func (i *Interpreter) Carried(pid uint32, codes []language.CodeObject) {
 	now := time.Now()
 	for n := range codes {
 		c := &codes[n]
-		if f, err := i.runs.Function(nil, c); err == nil {
+		if f, err := i.frames.Function(nil, c); err == nil {
 			i.functions.learn(codeKey{pid, c.Address, c.Cookie}, f, now)
 		}
 	}
@@ -30,28 +28,25 @@ func (i *Interpreter) Carried(pid uint32, codes []language.CodeObject) {
 // Functions appends the numbers of the functions of code objects to ids. It reads unknown functions from the process,
 // if that still exists. It maps invalid offsets in places to the end of the function.
 func (i *Interpreter) Functions(
-	t *Tracker, pid uint32, codes []CodeAt, places []uint64, ids []unwind.CodeID,
+	pid uint32, codes []CodeAt, places []uint64, ids []unwind.CodeID,
 ) []unwind.CodeID {
 	now := time.Now()
 	known, missing := i.functions.lookUpAll(pid, codes, places, ids, MaxReads, now)
-	if len(missing) == 0 || !i.readFunctions(t, pid, missing) {
+	if len(missing) == 0 || !i.readFunctions(pid, missing) {
 		return known
 	}
 	known, _ = i.functions.lookUpAll(pid, codes, places, ids, 0, now)
 	return known
 }
 
-// ReadPatience is how long the Tracker waits for the memory of a process by default, see Tracker.SetReadPatience.
-const ReadPatience = 20 * time.Millisecond
-
 // readFunctions reads code objects from the process. It reports false without reading if too few reads are left.
-func (i *Interpreter) readFunctions(t *Tracker, pid uint32, codes []CodeAt) bool {
-	memory := t.exes.interpreters.reads.memory(pid)
+func (i *Interpreter) readFunctions(pid uint32, codes []CodeAt) bool {
+	memory := i.engine.reads.memory(pid)
 	if memory.hasFewReads() {
-		t.failed(memory.tooMany())
+		i.engine.Failed(memory.tooMany())
 		return false
 	}
-	t.readWithin(memory, "functions", func() bool {
+	i.engine.readWithin(memory, "functions", func() bool {
 		for _, c := range codes {
 			if !i.readOne(memory, c) {
 				return false
@@ -62,42 +57,17 @@ func (i *Interpreter) readFunctions(t *Tracker, pid uint32, codes []CodeAt) bool
 	return true
 }
 
-// readWithin runs work that reads the memory of a process. work returns false if it has used up the reads. readWithin
-// reports whether work is done; if not, it may still be running.
-func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool) bool {
-	turn, began := &memory.own.turn, time.Now()
-	if !turn.takeTurn(began) {
-		t.failed(memory.tooLate())
-		return false
-	}
-	what := fmt.Sprintf("reading %s of process %d", kind, memory.PID)
-	_, err := filework.Get(t.exes.work, memoryOf(t.fs, memory.PID), what, t.patience, func() (struct{}, error) {
-		enough := work()
-		now := time.Now()
-		turn.giveTurn(now.Sub(began), t.patience, now)
-		if !enough {
-			return struct{}{}, memory.tooMany()
-		}
-		return struct{}{}, nil
-	}, nil)
-	if filework.Refused(err) {
-		turn.giveTurn(0, t.patience, began)
-	}
-	t.failed(err)
-	return err == nil
-}
-
 // readOne reads a code object. It is the sample's code object only if its cookie is the sample's before and after the
 // read. readOne returns false if too few reads were left.
 func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
 	now, key, refused := time.Now(), codeKey{m.PID, c.Address, c.Cookie}, m.refused()
-	layout := i.runs.Spec().Layout()
+	layout := i.frames.Spec().Layout()
 	cookie, ok := cookieAt(layout, m, c.Address)
 	same := !ok || cookie == c.Cookie
 	var f language.Function
 	if same {
 		var err error
-		f, err = i.runs.Function(m, &language.CodeObject{Address: c.Address, Cookie: c.Cookie})
+		f, err = i.frames.Function(m, &language.CodeObject{Address: c.Address, Cookie: c.Cookie})
 		cookie, ok = cookieAt(layout, m, c.Address)
 		same = err == nil && (!ok || cookie == c.Cookie)
 	}

@@ -1,4 +1,4 @@
-package sampler
+package merge
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -26,14 +25,14 @@ func (l LanguageStats) Unnamed() uint64 { return l.NotRead + l.NotNamed }
 // maxLanguages bounds the names, which contain the version that a process claims.
 const maxLanguages = 100
 
-// languageCounts counts frames by language. Safe for concurrent use.
-type languageCounts struct {
+// counts counts frames by language. Safe for concurrent use.
+type counts struct {
 	mu    sync.Mutex
 	count map[string]*LanguageStats
 }
 
 // addStats counts frames. path stands for the file of the functions: "[python 3.11]", "[PHP code]".
-func (l *languageCounts) addStats(path string, n LanguageStats) {
+func (l *counts) addStats(path string, n LanguageStats) {
 	if n.Named == 0 && n.Unnamed() == 0 {
 		return
 	}
@@ -55,8 +54,9 @@ func (l *languageCounts) addStats(path string, n LanguageStats) {
 	of.Hint = cmp.Or(n.Hint, of.Hint)
 }
 
-// stats returns the counts, most frames first.
-func (l *languageCounts) stats() (out []LanguageStats) {
+// Stats returns the counts of all languages, most frames first. Safe for concurrent use.
+func (x *Merger) Stats() (out []LanguageStats) {
+	l := &x.counts
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, of := range l.count {
@@ -68,19 +68,18 @@ func (l *languageCounts) stats() (out []LanguageStats) {
 	return out
 }
 
-// addJITCode counts the frames in code that language runtimes generated.
-func (l *languageCounts) addJITCode(view *process.View, s *kernel.Sample) {
-	for _, code := range view.Code() {
-		var n LanguageStats
-		for i := range s.User {
-			switch f := &s.User[i]; {
-			case f.Exe != code.Exe():
-			case f.Code == unwind.UnknownCode:
-				n.NotRead++
-			default:
-				n.Named++
-			}
+// CountJITCode counts the frames of a sample in code that a language runtime has generated: exe stands for the code,
+// and path for the file of its functions.
+func (x *Merger) CountJITCode(exe unwind.ExeID, path string, s *kernel.Sample) {
+	var n LanguageStats
+	for i := range s.User {
+		switch f := &s.User[i]; {
+		case f.Exe != exe:
+		case f.Code == unwind.UnknownCode:
+			n.NotRead++
+		default:
+			n.Named++
 		}
-		l.addStats(code.Name(), n)
 	}
+	x.counts.addStats(path, n)
 }

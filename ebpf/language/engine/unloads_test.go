@@ -1,4 +1,4 @@
-package process
+package engine
 
 import (
 	"encoding/binary"
@@ -13,6 +13,7 @@ import (
 // countingMemory has a counter at address 8, and reports it as a runtime does.
 type countingMemory struct {
 	language.Memory
+	language.FrameReader
 	count uint64
 	err   error // of Unloads
 	asked int

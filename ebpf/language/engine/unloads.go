@@ -1,4 +1,4 @@
-package process
+package engine
 
 import (
 	"encoding/binary"
@@ -19,7 +19,7 @@ type unloads struct {
 }
 
 // readCount reads the counter, and reports whether it had the same value at an earlier time.
-func (u *unloads) readCount(runs language.Unloading, m language.Memory, bias uint64, when time.Time) bool {
+func (u *unloads) readCount(frames language.FrameReader, m language.Memory, bias uint64, when time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.none {
@@ -27,7 +27,7 @@ func (u *unloads) readCount(runs language.Unloading, m language.Memory, bias uin
 	}
 	if u.counter == 0 {
 		var err error
-		if u.counter, err = runs.Unloads(m, bias); err != nil {
+		if u.counter, err = frames.Unloads(m, bias); err != nil {
 			u.counter, u.none = 0, errors.Is(err, language.ErrUnknown)
 			return false
 		}
@@ -40,20 +40,4 @@ func (u *unloads) readCount(runs language.Unloading, m language.Memory, bias uin
 		u.count, u.since = count, time.Now() // the value before this read is unknown
 	}
 	return u.since.Before(when)
-}
-
-// Kept reports whether all code objects that were read from the process so far, with the interpreter of a sample,
-// already existed at an earlier time: none has been removed since.
-func (i *Interpretation) Kept(t *Tracker, by *Interpreter, when time.Time) bool {
-	runs, ok := by.runs.(language.Unloading)
-	if !ok {
-		return false
-	}
-	memory := t.exes.interpreters.reads.memory(i.pid)
-	kept := false
-	done := t.readWithin(memory, "unloaded code", func() bool {
-		kept = i.unloads.readCount(runs, memory, i.bias, when)
-		return true
-	})
-	return done && kept
 }

@@ -1,4 +1,4 @@
-package process
+package engine
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 )
 
 // swarm is an interpreter whose functions take some reads each.
-type swarm struct{ language.Interpreter }
+type swarm struct{ language.FrameReader }
 
 const readsOfFunction = 20
 
@@ -35,7 +35,7 @@ func (swarm) Function(m language.Memory, c *language.CodeObject) (f language.Fun
 // TestReads: the reads of a process that keeps creating functions are bounded, the remaining functions are read later,
 // and other processes have their own reads.
 func TestReads(t *testing.T) {
-	r, i := newReads(procfs.Default), &Interpreter{runs: swarm{}, functions: newFunctions(newRoom())}
+	r, i := newReads(procfs.Default), &Interpreter{frames: swarm{}, functions: newFunctions(newRoom())}
 	var word uint64
 	m := r.memory(uint32(os.Getpid()))
 	code := CodeAt{Address: uint64(uintptr(unsafe.Pointer(&word)))}
@@ -113,20 +113,21 @@ func TestSlowdown(t *testing.T) {
 // TestTurn: a process that is late is read again after the read is done and it has rested. Other processes of its user
 // are read in the meantime.
 func TestTurn(t *testing.T) {
-	tracker := &Tracker{exes: &executables{work: &filework.Pool{}}, fs: procfs.Default, patience: ReadPatience}
+	impatient := New(Config{FS: procfs.Default, Work: &filework.Pool{}, Failed: func(error) {}})
 	r := newReads(procfs.Default)
 	late, other := r.memory(uint32(os.Getpid())), r.memory(uint32(os.Getppid()))
 	release, done := make(chan struct{}), make(chan struct{})
-	if tracker.readWithin(late, "functions", func() bool { <-release; defer close(done); return true }) {
+	if impatient.readWithin(late, "functions", func() bool { <-release; defer close(done); return true }) {
 		t.Fatal("it was not late")
 	}
 	never := func() bool { t.Error("it is read although it was late"); return true }
 	for range 100 {
-		if tracker.readWithin(late, "functions", never) {
+		if impatient.readWithin(late, "functions", never) {
 			t.Error("it is read while it is late")
 		}
 	}
-	patient := &Tracker{exes: tracker.exes, fs: procfs.Default, patience: time.Minute} // CPUs may be busy
+	patient := New(impatient.Config)
+	patient.SetPatience(time.Minute) // CPUs may be busy
 	if !patient.readWithin(other, "functions", func() bool { return true }) {
 		t.Error("another process is not read")
 	}

@@ -1,4 +1,4 @@
-package process
+package engine
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/headwater/headwater/ebpf/common/limit"
+	"github.com/headwater/headwater/ebpf/host/filework"
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/language"
 )
@@ -236,4 +237,29 @@ func (m boundedMemory) ReadEach(addrs []uint64, size int, b []byte) (int, error)
 		return 0, language.ErrBusy
 	}
 	return m.Memory.ReadEach(addrs, size, b)
+}
+
+// readWithin runs work that reads the memory of a process. work returns false if it has used up the reads. readWithin
+// reports whether work is done; if not, it may still be running.
+func (e *Engine) readWithin(memory boundedMemory, kind string, work func() bool) bool {
+	turn, began := &memory.own.turn, time.Now()
+	if !turn.takeTurn(began) {
+		e.Failed(memory.tooLate())
+		return false
+	}
+	what := fmt.Sprintf("reading %s of process %d", kind, memory.PID)
+	_, err := filework.Get(e.Work, filework.OfMemory(e.FS, memory.PID), what, e.patience, func() (struct{}, error) {
+		enough := work()
+		now := time.Now()
+		turn.giveTurn(now.Sub(began), e.patience, now)
+		if !enough {
+			return struct{}{}, memory.tooMany()
+		}
+		return struct{}{}, nil
+	}, nil)
+	if filework.Refused(err) {
+		turn.giveTurn(0, e.patience, began)
+	}
+	e.Failed(err)
+	return err == nil
 }

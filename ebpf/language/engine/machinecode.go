@@ -1,4 +1,4 @@
-package process
+package engine
 
 import (
 	"slices"
@@ -139,8 +139,11 @@ func (m *machineCodes) dropProcess(pid uint32) {
 }
 
 // MachineCode finds the machine code that instructions of a process are in, if the interpreter generates any.
-func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
-	compiling, ok := i.runs.(language.Compiling)
+func (i *Interpreter) MachineCode(pid uint32, all []MachineCodeAt) {
+	var compiler language.Compiler
+	if i.frames != nil {
+		compiler = i.frames.Compiler()
+	}
 	now := time.Now()
 	var missing []*MachineCodeAt
 	for n := range all {
@@ -150,7 +153,7 @@ func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 		if a.ID != unwind.UnknownCode && !i.functions.useCode(a.ID, now) {
 			a.ID, enough = unwind.UnknownCode, false
 		}
-		if ok && !enough && len(missing) < MaxReads {
+		if compiler != nil && !enough && len(missing) < MaxReads {
 			missing = append(missing, a)
 		}
 	}
@@ -161,10 +164,10 @@ func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 	for _, a := range missing {
 		asked = append(asked, *a)
 	}
-	memory := t.exes.interpreters.reads.memory(pid)
-	t.readWithin(memory, "code", func() bool {
+	memory := i.engine.reads.memory(pid)
+	i.engine.readWithin(memory, "code", func() bool {
 		for n := range asked {
-			if !i.readMachineCode(compiling, memory, &asked[n]) {
+			if !i.readMachineCode(compiler, memory, &asked[n]) {
 				return false
 			}
 		}
@@ -178,7 +181,7 @@ func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 
 // readMachineCode finds the code that an instruction is in, or confirms that known code is unchanged. It returns false
 // if too few reads were left.
-func (i *Interpreter) readMachineCode(by language.Compiling, m boundedMemory, a *MachineCodeAt) bool {
+func (i *Interpreter) readMachineCode(by language.Compiler, m boundedMemory, a *MachineCodeAt) bool {
 	now, checks := time.Now(), m.forChecks()
 	refused := m.refused()
 	c, known := i.machine.codeAt(m.PID, a.lookup())
