@@ -57,7 +57,7 @@ func requireChain(t testing.TB, all []lab.Stack) {
 	for _, s := range all {
 		if last, err := lab.ChainDepth(s); err == nil && last == 59 {
 			whole += s.Value
-		} else if strings.Contains(s.String(), "[incomplete: page_missing") {
+		} else if s.IsUnready() {
 			early += s.Value
 		}
 	}
