@@ -491,8 +491,8 @@ func TestOverlays(t *testing.T) {
 	testkit.Eventually(t, "4 files have names from one source for each program", func() bool {
 		sourceOf := map[string]unwind.ExeID{} // by path, of the newest that is registered
 		for id := range unwind.ExeID(1 << 16) {
-			if e := s.sampler.Executable(id); e != nil && filepath.Base(e.Path) == "program" {
-				sourceOf[e.Path] = s.sampler.Source(e).ID
+			if e := s.collector.Sampler.Executable(id); e != nil && filepath.Base(e.Path) == "program" {
+				sourceOf[e.Path] = s.collector.Sampler.Source(e).ID
 			}
 		}
 		t.Logf("files have names from %v", sourceOf)

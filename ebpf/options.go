@@ -11,7 +11,9 @@ import (
 	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/collector"
 	"github.com/headwater/headwater/ebpf/source/heap"
+	"github.com/headwater/headwater/ebpf/source/offcpu"
 	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/ebpf/source/probing"
 	"github.com/headwater/headwater/flame/kind"
@@ -125,11 +127,25 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// sampling returns the options of the sampler.
-func (o Options) sampling() sampler.Config {
-	return sampler.Config{
-		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: !o.NoUserStacks, KernelStacks: !o.NoKernelStacks,
-		TableBytes: o.TableBytes, CountTime: o.CountBPFTime,
+// config returns the configuration of the sources of samples.
+func (o Options) config() collector.Config {
+	user, inKernel := !o.NoUserStacks, !o.NoKernelStacks
+	content := o.ProfileOptions
+	content.Periods[kind.OffCPU], content.Periods[kind.Heap] = o.OffCPU.period(), int64(o.HeapBytes)
+	return collector.Config{
+		Profile: content,
+		Only:    o.processes(),
+		CPU: sampler.Config{
+			SampleRate: o.SampleRate, Periods: content.Periods, UserStacks: user, KernelStacks: inKernel,
+			TableBytes: o.TableBytes, CountTime: o.CountBPFTime,
+		},
+		OffCPU: offcpu.Config{
+			Rate: o.OffCPU.Rate, States: o.OffCPU.States, Wakers: o.OffCPU.Wakers, UserStacks: user, KernelStacks: inKernel,
+		},
+		Probes: probing.Config{Probes: o.Probes, UserStacks: user, KernelStacks: inKernel},
+		Heap: heap.Config{
+			SampleBytes: o.HeapBytes, UserStacks: user, Each: o.TargetsOnly, Limit: o.HeapLimit,
+		},
 	}
 }
 
@@ -140,16 +156,4 @@ func (o Options) processes() map[uint32]bool {
 		return nil
 	}
 	return target.NewFinder(target.Options{Targets: o.Targets}).Processes()
-}
-
-// heapConfig returns the options of memory in use.
-func (o Options) heapConfig() heap.Config {
-	return heap.Config{
-		SampleBytes: o.HeapBytes, UserStacks: !o.NoUserStacks, Each: o.TargetsOnly, Limit: o.HeapLimit,
-	}
-}
-
-// probing returns the options of probes.
-func (o Options) probing() probing.Config {
-	return probing.Config{Probes: o.Probes, UserStacks: !o.NoUserStacks, KernelStacks: !o.NoKernelStacks}
 }

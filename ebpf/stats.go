@@ -96,15 +96,13 @@ func (s *Session) Stats() Stats {
 	if last := s.last.Load(); last != nil {
 		return *last
 	}
-	sampling, _ := s.sampler.Stats() // after an error the kernel's counters are zero
-	profiles, waits, probes := s.profiles.Stats(), s.waiting.Stats(), s.probing.Stats()
-	memory := s.heap.Stats()
+	of, _ := s.collector.Stats() // after an error the kernel's counters are zero
 	late, hanging, refused := s.files.Counts()
 	return Stats{
-		SamplerStats: sampling, ProfileStats: profiles, OffCPU: waits, Probes: probes, Heap: memory,
+		SamplerStats: of.Sampler, ProfileStats: of.Profile, OffCPU: of.OffCPU, Probes: of.Probes, Heap: of.Heap,
 		FilesLate: uint64(late), FilesHanging: uint64(hanging), FilesRefused: refused,
-		Errors:    errorsOf(&profiles, sampling.Errors, waits.Errors, probes.Errors, memory.Errors),
-		LimitHits: limitHits(sampling.LimitHits, profiles.LimitHits),
+		Errors:    errorsOf(&of.Profile, of.Sampler.Errors, of.OffCPU.Errors, of.Probes.Errors, of.Heap.Errors),
+		LimitHits: limitHits(of.Sampler.LimitHits, of.Profile.LimitHits),
 	}
 }
 

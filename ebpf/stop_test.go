@@ -21,7 +21,7 @@ func TestStopSampling(t *testing.T) {
 	if err := s.StopSampling(); err != nil {
 		t.Fatal(err)
 	}
-	before, err := s.sampler.Stats()
+	before, err := s.collector.Sampler.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestStopSampling(t *testing.T) {
 		t.Error("the samples of before are not there")
 	}
 	time.Sleep(500 * time.Millisecond)
-	after, err := s.sampler.Stats()
+	after, err := s.collector.Sampler.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/headwater/headwater/ebpf/process/target"
 	builder "github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/source/collector"
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/source/offcpu"
 	"github.com/headwater/headwater/ebpf/source/probe"
@@ -35,8 +36,6 @@ const (
 	round = 10 * time.Second
 	// namesPatience is the maximum wait for names: no later round reads them.
 	namesPatience = 30 * time.Second
-	// idleExecutable is the time after which the tables of an executable that no process maps are freed.
-	idleExecutable = 3 * round
 	// MaxTimestamps is the number of timestamps, of some 20 bytes each, at which a recording ends.
 	MaxTimestamps = 16 << 20
 	// MaxFrames is the number of frames of distinct stacks, of some 16 bytes each, at which a recording ends.
@@ -87,26 +86,58 @@ func (o *Options) period() int64 {
 	return int64(o.Period)
 }
 
-// config returns the options of the sampler for the kind to record.
-func (o *Options) config() sampler.Config {
-	c := sampler.Config{
-		SampleRate: o.SampleRate, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes,
+// config returns the configuration of the sources of samples for the kind to record.
+func (o *Options) config() collector.Config {
+	c := collector.Config{
+		Profile: builder.Options{
+			SampleRate: o.SampleRate, Comm: builder.CommStackframe,
+			PIDLabel: o.Threads, ThreadNameLabel: o.Threads, ThreadIDLabel: o.Threads,
+			CPULabel: o.CPUs, NUMANodeLabel: o.NUMANodes,
+			Timestamps: o.Timestamps, Demangle: o.Demangle, NoInlinedFrames: !o.InlineFrames,
+		},
+		CPU: sampler.Config{UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes},
 	}
-	switch o.Kind {
-	case kind.CPU, kind.Wall:
-	case kind.OffCPU:
-		c.SampleRate = 0
-	default:
-		c.SampleRate = 0
-		if !o.isProbe() && o.Kind != kind.Heap {
-			c.Periods[o.Kind] = o.period()
+	if o.Kind == kind.CPU || o.Kind == kind.Wall {
+		c.CPU.SampleRate = o.SampleRate
+	}
+	if o.Kind == kind.OffCPU || o.Kind == kind.Wall {
+		c.OffCPU = offcpu.Config{
+			Rate: o.OffCPURate, States: waitingStates, Wakers: o.Wakers,
+			UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
 		}
+	}
+	switch {
+	case o.isProbe():
+		c.Probes = probing.Config{
+			Probes: []probe.Probe{o.Probe}, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
+		}
+	case o.Kind == kind.Heap:
+		c.Heap = heap.Config{
+			SampleBytes: int(o.Period), UserStacks: o.UserStacks, Limit: o.HeapLimit, Each: !o.Command && !o.everything(),
+		}
+	case o.Kind == kind.PageFaults, o.Kind == kind.MajorFaults:
+		c.CPU.Periods[o.Kind] = o.period()
 	}
 	return c
 }
 
-// offCPU reports whether time off CPU is recorded.
-func (o *Options) offCPU() bool { return o.Kind == kind.OffCPU || o.Kind == kind.Wall }
+// waitingStates are the states of threads whose time off CPU is recorded. Running threads are sampled by the CPU clock.
+var waitingStates = []kernel.ThreadState{
+	kernel.Runnable, kernel.Sleeping, kernel.Uninterruptible, kernel.Stopped, kernel.Traced, kernel.Frozen,
+}
+
+// isProbe reports whether a probe is recorded.
+func (o *Options) isProbe() bool { return o.Probe != probe.Probe{} }
+
+// setProbe sets the kind and period from the probe, if there is one.
+func (o *Options) setProbe() (err error) {
+	if !o.isProbe() {
+		return nil
+	}
+	o.Kind, err = kind.OfProbe(o.Probe.Info())
+	o.Period = o.Probe.Period
+	return err
+}
 
 // Part holds the samples between two rounds.
 type Part struct {
@@ -166,18 +197,14 @@ func (r *Recording) LostSamples() (sum uint64) {
 type Recorder struct {
 	options  Options
 	selected *selection
-	sampler  *sampler.Sampler
-	builder  *builder.Builder
-	files    *filework.Pool
 	target   *target.Target
 	threads  threads
-	waiting  *offcpu.Running // nil unless time off CPU is recorded
-	probing  *probing.Prober // nil unless a probe is recorded
-	heap     *heap.Profiler  // nil unless memory in use is recorded
-	profile  *pprof.Builder  // sum of the named samples, without Each
-	parted   time.Time       // end of the last Part
+	profile  *pprof.Builder // sum of the named samples, without Each
+	parted   time.Time      // end of the last Part
 	swept    time.Time
 	last     bool // the current round is the last one
+
+	collector *collector.Collector
 
 	ending sync.Once // stops sampling
 	ended  atomic.Pointer[time.Time]
@@ -201,83 +228,35 @@ func Open(o Options) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{
-		options: o, selected: selected, files: &filework.Pool{},
+		options: o, selected: selected,
 		profile: pprof.NewBuilder(pprof.Options{Kind: o.Kind, Count: true, Period: o.period()}),
 		target:  target.Of(map[string]string{target.LabelServiceName: "headwater record"}),
 	}
-	if err := r.openSources(); err != nil {
+	r.collector, err = collector.Open(collector.Options{
+		Files: &filework.Pool{}, Target: r.targetOf, Use: r.useSample,
+		Observe: selected.observe, Ended: selected.ended, AfterRound: r.askAgain,
+		OffCPUShare:  waitingShare,
+		HeapOfEnded:  o.Command || len(o.PIDs) > 0, // the recording ends with the processes
+		HeapForStart: o.Command,
+	}, o.config(), selected.findChildren)
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
+	}
+	if err := r.collector.ProbeFailure(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", o.Probe.Link, err), r.Close())
 	}
 	return r, nil
 }
 
-func (r *Recorder) openSources() error {
-	var err error
-	r.sampler, err = sampler.Open(sampler.Options{
-		TableBytes: r.options.TableBytes,
-		Files:      r.files,
-		Target:     func(pid uint32) (*target.Target, bool) { return r.target, r.selected.hasProcess(pid) },
-		Observe:    r.observe,
-		Ended:      func(pid uint32) { r.selected.ended(pid); r.builder.Ended(pid) },
-		AfterRound: r.askAgain,
-	})
-	if err != nil {
-		return err
-	}
-	if err := r.selected.findChildren(); err != nil { // processes that start from now on have fork records
-		return err
-	}
-	r.builder, err = builder.New(builder.Options{
-		SampleRate: r.options.SampleRate, Comm: builder.CommStackframe,
-		PIDLabel: r.options.Threads, ThreadNameLabel: r.options.Threads, ThreadIDLabel: r.options.Threads,
-		CPULabel: r.options.CPUs, NUMANodeLabel: r.options.NUMANodes,
-		Timestamps: r.options.Timestamps, Demangle: r.options.Demangle, NoInlinedFrames: !r.options.InlineFrames,
-	}, r.sampler, r.files)
-	if err != nil {
-		return err
-	}
-	if err := r.sampler.Configure(r.options.config()); err != nil {
-		return err
-	}
-	return errors.Join(r.startProbe(), r.startHeap(), r.startWaiting())
-}
-
-// startWaiting starts to look at threads that are off CPU, if time off CPU is recorded.
-func (r *Recorder) startWaiting() (err error) {
-	if !r.options.offCPU() {
-		return nil
-	}
-	r.waiting, err = offcpu.Start(offcpu.Options{
-		Completer: r.sampler, MaxShare: waitingShare, Wakers: r.options.Wakers,
-		Target: func(pid uint32) (*target.Target, bool) { return r.target, r.selected.hasProcess(pid) },
-		Use: func(s *sampler.Sample) {
-			if !r.options.shows(s.Thread.State) {
-				return
-			}
-			shown := s.Copy() // the off-CPU clock keeps s
-			shown.Strip(r.options.UserStacks, r.options.KernelStacks)
-			_ = r.addSample(shown) // no timestamps are kept for these samples
-		},
-	}, float64(r.options.OffCPURate))
-	return err
-}
-
-// shows reports whether a pass records threads in a state. Running threads are sampled by the CPU clock instead.
-func (o *Options) shows(s kernel.ThreadState) bool { return s != kernel.Running && s != kernel.Idle }
-
-// observe passes a side-band record to the selection, the builder and the heap profiler.
-func (r *Recorder) observe(record *kernel.Record) {
-	r.selected.observe(record)
-	r.builder.Observe(record) // records only arrive during Run, after open has set builder
-	if r.heap != nil {
-		r.heap.Observe(record)
-	}
+// targetOf returns the only target, and whether a process is selected.
+func (r *Recorder) targetOf(pid uint32) (*target.Target, bool) {
+	return r.target, r.selected.hasProcess(pid)
 }
 
 // askAgain makes the sampler ask again for the targets of processes, if rejected processes may be selected now.
 func (r *Recorder) askAgain(uint64) error {
 	if r.selected.changed(time.Now()) {
-		r.sampler.AskAgain()
+		r.collector.Sampler.AskAgain()
 	}
 	return nil
 }
@@ -288,10 +267,10 @@ var errClosed = errors.New("the recorder is closed")
 // errFull ends a recording with MaxTimestamps timestamps.
 var errFull = errors.New("full")
 
-// addSample counts one sample.
-func (r *Recorder) addSample(s *sampler.Sample) error {
+// useSample reports whether a sample is of a selected thread, and counts it.
+func (r *Recorder) useSample(s *sampler.Sample) (count bool, err error) {
 	if !r.selected.hasSample(s.Sample) {
-		return nil
+		return false, nil
 	}
 	if r.options.Kind == kind.Wall {
 		if s.Kind == kind.CPU {
@@ -299,7 +278,6 @@ func (r *Recorder) addSample(s *sampler.Sample) error {
 		}
 		s.Kind = kind.Wall
 	}
-	r.builder.Add(s)
 	if s.Outcome.HasUserPart() {
 		r.withUser.Add(1)
 	}
@@ -307,9 +285,9 @@ func (r *Recorder) addSample(s *sampler.Sample) error {
 		r.whole.Add(1)
 	}
 	if n := r.samples.Add(1); r.options.Timestamps && n >= MaxTimestamps {
-		return errFull
+		return true, errFull
 	}
-	return nil
+	return true, nil
 }
 
 // Progress is the state of a recording.
@@ -326,9 +304,9 @@ func (r *Recorder) String() string { return r.selected.String() }
 func (r *Recorder) Progress() Progress {
 	p := Progress{Samples: r.samples.Load(), WithUser: r.withUser.Load(), Whole: r.whole.Load(),
 		Naming: r.ended.Load() != nil}
-	if stats, err := r.sampler.Stats(); err == nil {
-		p.Expected = r.account(&stats)
-		p.Lost = (&Recording{Lost: stats.Lost}).LostSamples()
+	if stats, err := r.collector.Stats(); err == nil {
+		due, lost := r.account(&stats)
+		p.Expected, p.Lost = due, (&Recording{Lost: lost}).LostSamples()
 	}
 	return p
 }
@@ -342,10 +320,10 @@ func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	defer stop()
 	context.AfterFunc(ctx, r.stopSampling) // stop at once, even while names are being read
 	sampled := make(chan error, 1)
-	go func() { sampled <- r.sampler.Run(ctx, r.addSample) }()
+	go func() { sampled <- r.collector.Run(ctx) }()
 	ended, err := r.waitForEnd(ctx, sampled)
 	if r.options.Each != nil && ctx.Err() != nil {
-		r.builder.Hurry() // end without waiting long for names
+		r.collector.Profiles.Hurry() // end without waiting long for names
 	}
 	r.stopSampling()
 	stop()
@@ -370,16 +348,7 @@ func (r *Recorder) stopSampling() {
 	r.ending.Do(func() {
 		now := time.Now()
 		r.ended.Store(&now)
-		if r.waiting != nil {
-			r.waiting.Stop()
-		}
-		if r.probing != nil {
-			r.probing.Stop()
-		}
-		if r.heap != nil {
-			r.heap.Stop()
-		}
-		r.endErr = r.sampler.StopSampling()
+		r.endErr = r.collector.StopSampling()
 	})
 }
 
@@ -403,7 +372,7 @@ func (r *Recorder) waitForEnd(ctx context.Context, sampled chan error) (ended st
 		if ended := r.selected.goneReason(); ended != "" {
 			return ended, nil
 		}
-		if time.Since(collected) < round && r.builder.Bytes() < maxBytes {
+		if time.Since(collected) < round && r.collector.Profiles.Bytes() < maxBytes {
 			continue
 		}
 		if err := r.endRound(); err != nil {
@@ -419,26 +388,17 @@ func (r *Recorder) waitForEnd(ctx context.Context, sampled chan error) (ended st
 // endRound names the samples of a round and passes them to Each, or adds them to the profile.
 func (r *Recorder) endRound() error {
 	if r.options.Each == nil {
-		if r.heap != nil && r.last { // memory in use counts once
-			r.heap.Flush()
+		if r.last { // memory in use counts once
+			r.collector.FlushHeap()
 		}
 		r.collect()
 		return nil
 	}
-	r.sampler.Flush() // the kernel buffers samples for a while
-	if r.waiting != nil {
-		r.waiting.Flush()
-	}
-	if r.probing != nil {
-		r.probing.Flush()
-	}
-	if r.heap != nil {
-		r.heap.Flush()
-	}
+	r.collector.Flush()
 	now := time.Now()
-	collected := r.builder.Collect() // late names are available in the next round
+	collected := r.collector.Profiles.Collect() // late names are available in the next round
 	if now.Sub(r.swept) >= round {
-		r.builder.Forget(r.sampler.Sweep(idleExecutable))
+		r.collector.Sweep()
 		r.swept = now
 	}
 	merged, err := merge(collected)
@@ -463,8 +423,8 @@ func (r *Recorder) title(p *profile.Profile, begun time.Time, d time.Duration) {
 // collect names the samples and adds them to the profile. Equal stacks are kept once, so memory grows only with
 // distinct stacks, and the last round takes no longer than any other round.
 func (r *Recorder) collect() {
-	r.builder.CollectInto(r.profile, namesPatience)
-	r.builder.Forget(r.sampler.Sweep(idleExecutable))
+	r.collector.Profiles.CollectInto(r.profile, namesPatience)
+	r.collector.Sweep()
 }
 
 // merge adds up profiles. It returns nil if there are none.
@@ -491,24 +451,19 @@ func (r *Recorder) describe(out *Recording) error {
 		r.title(out.Profile, out.Begun, out.Duration)
 	}
 	out.Samples, out.WithUser, out.Whole = r.samples.Load(), r.withUser.Load(), r.whole.Load()
-	stats, err := r.sampler.Stats()
+	stats, err := r.collector.Stats()
 	if err != nil {
 		return err
 	}
-	due := r.account(&stats)
-	out.LeftOut = r.selected.leftOut
-	if r.heap != nil {
-		out.Paused = r.heap.Stats().Paused
-	}
-	if r.probing != nil {
-		out.Dropped = r.probing.Stats().Dropped
-	}
+	due, lost := r.account(&stats)
+	out.LeftOut, out.Paused, out.Dropped = r.selected.leftOut, stats.Heap.Paused, stats.Probes.Dropped
+	out.Lost, out.Unnamed, out.Errors = lost, stats.Profile.Unnamed, stats.Sampler.Errors
 	if out.Profile != nil {
-		pprof.SetLost(out.Profile, due, (&Recording{Lost: stats.Lost}).LostSamples())
+		pprof.SetLost(out.Profile, due, out.LostSamples())
 	}
-	names := r.builder.Stats()
-	out.Lost, out.Unnamed, out.Errors = stats.Lost, names.Unnamed, stats.Errors
-	for _, of := range []map[string]uint64{names.KnownSymbols, names.UnknownSymbols, names.UnknownModules} {
+	for _, of := range []map[string]uint64{
+		stats.Profile.KnownSymbols, stats.Profile.UnknownSymbols, stats.Profile.UnknownModules,
+	} {
 		for _, n := range of {
 			out.Frames += n
 		}
@@ -516,31 +471,25 @@ func (r *Recorder) describe(out *Recording) error {
 	return nil
 }
 
-// account returns the number of samples that were due, and sets stats.Lost for the recorded kind.
-func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
-	var lost uint64
-	switch r.options.Kind {
-	case kind.CPU, kind.Wall:
-		return stats.Expected
-	case kind.OffCPU:
-		stats.Lost = nil
-		return r.samples.Load()
-	}
-	if r.heap != nil {
-		for _, n := range r.heap.Stats().Missed {
-			lost += n
+// account returns the number of samples of the recorded kind that were due, and the missed ones by reason.
+func (r *Recorder) account(stats *collector.Stats) (due uint64, lost map[string]uint64) {
+	full := func(n uint64) map[string]uint64 { return map[string]uint64{sampler.LostToFullLogs: n} }
+	switch of := &r.options; {
+	case of.Kind == kind.CPU, of.Kind == kind.Wall:
+		return stats.Sampler.Expected, stats.Sampler.Lost
+	case of.Kind == kind.OffCPU:
+		return r.samples.Load(), nil
+	case of.isProbe():
+		n := stats.Probes.LostOfTargets()
+		return r.samples.Load() + n, full(n)
+	case of.Kind == kind.Heap:
+		var n uint64
+		for _, missed := range stats.Heap.Missed {
+			n += missed
 		}
-		stats.Lost = map[string]uint64{sampler.LostToFullLogs: lost}
-		return r.samples.Load() + lost
+		return r.samples.Load() + n, full(n)
 	}
-	if r.probing != nil {
-		hits := r.probing.Stats()
-		lost := hits.LostOfTargets()
-		stats.Lost = map[string]uint64{sampler.LostToFullLogs: lost}
-		return r.samples.Load() + lost
-	}
-	stats.Lost = map[string]uint64{sampler.LostToFullLogs: stats.EventsLost}
-	return stats.EventSamples
+	return stats.Sampler.EventSamples, full(stats.Sampler.EventsLost)
 }
 
 // putFirst sets the first mapping, which pprof shows as the file of a profile: the executable if one process was
@@ -563,21 +512,8 @@ func (r *Recorder) putFirst(p *profile.Profile) {
 func (r *Recorder) Close() error {
 	r.selected.close()
 	err := r.threads.close()
-	if r.waiting != nil {
-		err = errors.Join(err, r.waiting.Close())
-	}
-	if r.probing != nil {
-		r.probing.Stop()
-	}
-	if r.heap != nil {
-		r.heap.Close()
-	}
-	if r.builder != nil {
-		r.builder.Interrupt()
-		r.builder.Close()
-	}
-	if r.sampler != nil {
-		err = errors.Join(err, r.sampler.Close())
+	if r.collector != nil {
+		err = errors.Join(err, r.collector.Close())
 	}
 	return err
 }

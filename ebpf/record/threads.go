@@ -85,7 +85,7 @@ func (r *Recorder) Threads(pid uint32) (out []Thread, err error) {
 	if err != nil {
 		return nil, err
 	}
-	named := r.builder.Name(stacks, patience)
+	named := r.collector.Profiles.Name(stacks, patience)
 	for i := range all {
 		out = append(out, newThread(&all[i], &named[at[i]]))
 	}

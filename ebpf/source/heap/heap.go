@@ -351,9 +351,10 @@ func (p *Profiler) Stop() {
 }
 
 // Close stops sampling, and waits until the probes are removed.
-func (p *Profiler) Close() {
+func (p *Profiler) Close() error {
 	p.Stop()
 	p.loops.Wait()
+	return nil
 }
 
 // close removes the probes in the background, as it takes seconds. The caller holds p.mu.

@@ -387,6 +387,12 @@ func (p *Prober) Stop() {
 	p.close(idle)
 }
 
+// Close detaches all probes for good.
+func (p *Prober) Close() error {
+	p.Stop()
+	return nil
+}
+
 // noteError counts an error. The caller holds p.mu.
 func (p *Prober) noteError(err error) {
 	if err != nil {
