@@ -19,6 +19,7 @@ import (
 	"github.com/headwater/headwater/cli/internal/outfile"
 	"github.com/headwater/headwater/cli/internal/summary"
 	"github.com/headwater/headwater/ebpf/host/footprint"
+	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/flame/export"
 	"github.com/headwater/headwater/flame/kind"
@@ -56,7 +57,7 @@ second signal ends the command at once, without a file.`,
 	completeSelection(cmd)
 	completeWords(cmd, "format", export.Names())
 	completeWords(cmd, "event", events())
-	completeWords(cmd, "label", []string{record.LabelCPU, record.LabelNUMANode, record.LabelWaker})
+	completeWords(cmd, "label", append(profile.LabelNames(), profile.LabelWaker))
 	return cmd
 }
 
@@ -103,7 +104,9 @@ func (r *recording) recordToFile(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, r.file.Discard()) }()
 	}
 	r.noteAccepted()
-	options.Threads = options.Threads || r.format.Times
+	if r.format.Times {
+		options.Labels = append(options.Labels, record.ThreadLabels()...)
+	}
 	options.Timestamps = options.Timestamps || r.format.Times
 
 	caught := catchSignals(ctx, r.abandon)

@@ -13,6 +13,7 @@ import (
 	"github.com/headwater/headwater/cli/internal/containers"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/host/numa"
+	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/flame/demangle"
@@ -151,8 +152,8 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 		"format of the file (default: by the end of its name): "+strings.Join(export.Names(), ", "))
 	f.push.register(flags)
 	flags.BoolVar(&f.threads, "threads", false, "keep the thread of each sample")
-	flags.StringSliceVar(&f.labels, "label", nil, "keep these labels of samples: cpu, numa_node; with -e off-cpu or wall "+
-		"also waker, the thread that ended the wait")
+	flags.StringSliceVar(&f.labels, "label", nil, "keep these labels of samples: "+
+		strings.Join(profile.LabelNames(), ", ")+"; with -e off-cpu or wall also waker, the thread that ended the wait")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "keep the time of each sample (format pprof)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "also print why names or stacks are missing")
@@ -169,7 +170,10 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 	if o, err = f.samplingFlags.options(); err != nil {
 		return o, err
 	}
-	o.Threads, o.Timestamps = f.threads, f.timestamps
+	o.Timestamps = f.timestamps
+	if f.threads {
+		o.Labels = record.ThreadLabels()
+	}
 	o.OffCPURate = min(o.SampleRate, maxPasses)
 	o.Kind, o.Period = f.event.kind, cmp.Or(f.period, kind.Of(f.event.kind).Period)
 	o.HeapLimit = f.heapLimit / 100
@@ -212,20 +216,17 @@ func numbersOf(all []uint) (out []uint32) {
 // parseLabels selects the labels of samples.
 func parseLabels(labels []string, o *record.Options) error {
 	for _, label := range labels {
-		switch label {
-		case record.LabelCPU:
-			o.CPUs = true
-		case record.LabelNUMANode:
-			o.NUMANodes = true
-		case record.LabelWaker:
-			if o.Kind != kind.OffCPU && o.Kind != kind.Wall {
-				return fmt.Errorf("--label %s needs waits: add -e off-cpu or -e wall", label)
-			}
-			o.Wakers = true
+		switch {
+		case label != profile.LabelWaker:
+			o.Labels = append(o.Labels, label)
+		case o.Kind != kind.OffCPU && o.Kind != kind.Wall:
+			return fmt.Errorf("--label %s needs waits: add -e off-cpu or -e wall", label)
 		default:
-			return fmt.Errorf("--label must be %s, %s or %s, got %q",
-				record.LabelCPU, record.LabelNUMANode, record.LabelWaker, label)
+			o.Wakers = true
 		}
+	}
+	if err := profile.CheckLabels(o.Labels); err != nil {
+		return fmt.Errorf("--label: %w, %s", err, profile.LabelWaker)
 	}
 	return nil
 }

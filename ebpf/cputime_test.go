@@ -36,7 +36,7 @@ func TestCPUTime(t *testing.T) {
 		pids = append(pids, testkit.Run(t, exec.Command(c[0], c[1:]...)))
 	}
 	o := only(Options{}.withDefaults(), pids...)
-	o.PIDLabel = true
+	o.Labels = []string{"pid"}
 	s := start(t, o)
 	defer s.Close()
 	settle(t, s, pids...)

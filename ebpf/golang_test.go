@@ -149,7 +149,7 @@ func userFrames(sample *profile.Sample, program string, symbols goSymbols) (fram
 
 func goOptions() Options {
 	o := Options{}
-	o.Comm, o.SampleRate, o.PIDLabel = CommNone, 997, true
+	o.Comm, o.SampleRate, o.Labels = CommNone, 997, []string{"pid"}
 	return o
 }
 

@@ -192,7 +192,7 @@ func checkWhole(t testing.TB, name string, profiles []Profile, pid uint32) {
 
 func identityOptions() Options {
 	o := Options{}
-	o.PIDLabel, o.Comm, o.SampleRate = true, CommNone, 499
+	o.Labels, o.Comm, o.SampleRate = []string{"pid"}, CommNone, 499
 	return o
 }
 

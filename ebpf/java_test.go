@@ -48,7 +48,7 @@ func compileJava(t testing.TB, name string) (dir string) {
 // javaOptions returns options of sessions that look at Java VMs; other Java VMs may run on this host.
 func javaOptions() Options {
 	o := Options{}
-	o.Comm, o.SampleRate, o.NoKernelStacks, o.PIDLabel = CommNone, 499, true, true
+	o.Comm, o.SampleRate, o.NoKernelStacks, o.Labels = CommNone, 499, true, []string{"pid"}
 	return o
 }
 

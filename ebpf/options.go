@@ -108,6 +108,9 @@ func (o Options) Validate() error {
 	if err := o.Debuginfod.Validate(); err != nil {
 		return fmt.Errorf("debuginfod: %w", err)
 	}
+	if err := profile.CheckLabels(o.Labels); err != nil {
+		return err
+	}
 	for k, period := range o.Periods {
 		if period < 0 || period > MaxPeriod {
 			return fmt.Errorf("the period of %s must be between 0 and %d, got %d", kind.Kind(k), MaxPeriod, period)

@@ -69,7 +69,7 @@ func floodedLeaf(end time.Time) (signals int) {
 
 func trySignalFrames(t *testing.T) {
 	o := Options{}
-	o.Comm, o.SampleRate, o.PIDLabel = CommLabel, 499, true
+	o.Comm, o.SampleRate, o.Labels = CommLabel, 499, []string{"pid"}
 	const name = "hwflooded"
 	program, err := os.Executable()
 	if err != nil {

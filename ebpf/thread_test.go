@@ -57,7 +57,7 @@ func TestThreadLabels(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	o := Options{}
-	o.ThreadNameLabel, o.ThreadIDLabel, o.SampleRate = true, true, 249
+	o.Labels, o.SampleRate = []string{"thread_name", "thread_id"}, 249
 	cmd := exec.Command(program)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -14,7 +14,7 @@ func labels(out io.Writer, pid string) error {
 		Targets:     []map[string]string{{"__process_pid__": pid, "service_name": "one", "team": "shop"}},
 		TargetsOnly: true,
 	}
-	options.ThreadNameLabel, options.ThreadIDLabel = true, true
+	options.Labels = []string{"thread_name", "thread_id"}
 	session, err := ebpf.Start(options)
 	if err != nil {
 		return err

@@ -23,11 +23,13 @@ type aggregate struct {
 	from    uint64    // time of the first sample, CLOCK_MONOTONIC
 	epoch   int64     // time of CLOCK_MONOTONIC 0, ns since 1970
 	options Options
-	nodes   *numa.Nodes // NUMA nodes of CPUs
+	labels  []sampleLabel // of the options
+	nodes   *numa.Nodes   // NUMA nodes of CPUs
 	targets map[countsKey]*targetCounts
 	bytes   int            // size of the keys of stacks
 	key     []byte         // scratch of add
 	folded  []kernel.Frame // scratch of add
+	values  []byte         // scratch of add
 }
 
 // countsKey is the key of a profile.
@@ -61,11 +63,8 @@ type countedProcess struct {
 // stack holds the fields by which samples are distinguished.
 type stack struct {
 	comm    string
-	pid     uint32 // 0 unless PIDs are labels, or a frame is outside any file
-	thread  string // name of the thread, "" unless thread names are labels
-	tid     uint32 // 0 unless thread IDs are labels
-	cpu     uint32 // 0 unless CPUs are labels
-	node    int32  // 0 unless NUMA nodes are labels; -1 if unknown
+	pid     uint32 // 0 unless a frame is outside any file
+	labels  string // values of Options.Labels, see appendLabels
 	doing   doing  // state of the thread; zero if unknown
 	outcome unwind.Outcome
 	kernel  []uint64       // addresses, leaf first
@@ -80,6 +79,7 @@ func newAggregate(o Options, epoch int64, nodes *numa.Nodes) *aggregate {
 		epoch:   epoch,
 		from:    clock.Monotonic(),
 		options: o,
+		labels:  chosenLabels(o.Labels),
 		nodes:   nodes,
 		targets: map[countsKey]*targetCounts{},
 	}
@@ -106,22 +106,11 @@ func (a *aggregate) addSample(s *sampler.Sample, waker string) {
 		a.folded = foldRuntime(a.folded[:0], st.user, s.Runtime)
 		st.user = a.folded
 	}
-	if a.options.PIDLabel || s.OutsideFile {
+	if s.OutsideFile {
 		st.pid = s.PID
 	}
-	if a.options.ThreadNameLabel {
-		st.thread = s.Comm
-	}
-	if a.options.ThreadIDLabel {
-		st.tid = s.TID
-	}
-	if a.options.CPULabel {
-		st.cpu = s.CPU
-	}
-	if a.options.NUMANodeLabel {
-		st.node = a.nodes.Of(s.CPU)
-	}
-	a.key = st.appendKey(a.key[:0])
+	a.values = a.appendLabels(a.values[:0], s)
+	a.key = st.appendKey(a.key[:0], a.values)
 	w := counts.stacks[string(a.key)]
 	if w == nil {
 		w = &weight{}
@@ -180,17 +169,14 @@ func (c *targetCounts) eachStack(yield func(*stack, weight) bool) {
 // hasCode is a flag of a frame in a key: the frame's Code follows.
 const hasCode = 0x80
 
-// appendKey appends s as a key that decode reads. Stacks are stored only as keys, so a frame takes just the 13 bytes
-// that nearly all frames need.
-func (s *stack) appendKey(b []byte) []byte {
+// appendKey appends s, with labels in place of its own, as a key that decode reads. Stacks are stored only as keys, so
+// a frame takes just the 13 bytes that nearly all frames need.
+func (s *stack) appendKey(b, labels []byte) []byte {
 	b = append(b, s.comm...)
-	b = append(b, 0)
-	b = append(b, s.thread...)
 	b = append(b, 0, byte(s.outcome))
 	b = binary.NativeEndian.AppendUint32(b, s.pid)
-	b = binary.NativeEndian.AppendUint32(b, s.tid)
-	b = binary.NativeEndian.AppendUint32(b, s.cpu)
-	b = binary.NativeEndian.AppendUint32(b, uint32(s.node))
+	b = binary.NativeEndian.AppendUint16(b, uint16(len(labels)))
+	b = append(b, labels...)
 	b = s.doing.appendKey(b)
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(s.kernel)))
 	for _, addr := range s.kernel {
@@ -212,11 +198,10 @@ func (s *stack) appendKey(b []byte) []byte {
 // decode reads a key. It reuses the memory of s.
 func (s *stack) decode(key string) {
 	comm, rest, _ := strings.Cut(key, "\x00")
-	thread, rest, _ := strings.Cut(rest, "\x00")
 	b := keyReader(rest)
 	*s = stack{
-		comm: comm, thread: thread, outcome: unwind.Outcome(b.byte()), pid: b.uint32(), tid: b.uint32(),
-		cpu: b.uint32(), node: int32(b.uint32()), doing: b.doing(), kernel: s.kernel[:0], user: s.user[:0],
+		comm: comm, outcome: unwind.Outcome(b.byte()), pid: b.uint32(), labels: b.text(int(b.uint16())), doing: b.doing(),
+		kernel: s.kernel[:0], user: s.user[:0],
 	}
 	for range b.uint32() {
 		s.kernel = append(s.kernel, b.uint64())
@@ -237,6 +222,19 @@ type keyReader string
 func (b *keyReader) byte() byte {
 	v := (*b)[0]
 	*b = (*b)[1:]
+	return v
+}
+
+func (b *keyReader) uint16() uint16 {
+	v := binary.NativeEndian.Uint16([]byte((*b)[:2]))
+	*b = (*b)[2:]
+	return v
+}
+
+// text reads n bytes.
+func (b *keyReader) text(n int) string {
+	v := string((*b)[:n])
+	*b = (*b)[n:]
 	return v
 }
 

@@ -24,13 +24,13 @@ func TestKeysHoldStacks(t *testing.T) {
 		{comm: "b", outcome: unwind.NoRow, user: []kernel.Frame{inCode}},
 		{comm: "b", outcome: unwind.NoRow, user: []kernel.Frame{{Vaddr: 1 << 40, Exe: 7, Code: 1 << 31}}},
 		{comm: "b", outcome: unwind.NoRow, kernel: []uint64{1}},
-		{comm: "b", thread: "c", outcome: unwind.NoRow, kernel: []uint64{1}},
-		{comm: "b", thread: "c", tid: 1, outcome: unwind.NoRow, kernel: []uint64{1}},
+		{comm: "b", labels: "c\x00", outcome: unwind.NoRow, kernel: []uint64{1}},
+		{comm: "b", labels: "c\x001\x00", outcome: unwind.NoRow, kernel: []uint64{1}},
 	}
 	c := targetCounts{stacks: map[string]*weight{}}
 	for i := range stacks {
 		number := uint64(i) + 1
-		c.stacks[string(stacks[i].appendKey(nil))] = &weight{value: number}
+		c.stacks[string(stacks[i].appendKey(nil, []byte(stacks[i].labels)))] = &weight{value: number}
 	}
 	if len(c.stacks) != len(stacks) {
 		t.Errorf("%d keys of %d stacks", len(c.stacks), len(stacks))
@@ -38,7 +38,7 @@ func TestKeysHoldStacks(t *testing.T) {
 	for s, w := range c.eachStack {
 		want := stacks[w.value-1]
 		if s.comm != want.comm || s.pid != want.pid || s.outcome != want.outcome ||
-			s.thread != want.thread || s.tid != want.tid ||
+			s.labels != want.labels ||
 			len(s.kernel)+len(want.kernel) > 0 && !reflect.DeepEqual(s.kernel, want.kernel) ||
 			len(s.user)+len(want.user) > 0 && !reflect.DeepEqual(s.user, want.user) {
 			t.Errorf("read %+v, want %+v", *s, want)

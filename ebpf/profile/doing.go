@@ -51,9 +51,7 @@ func (b *keyReader) doing() doing {
 		return doing{}
 	}
 	d := doing{known: true, state: kernel.ThreadState(state - 1), call: int64(b.uint64())}
-	n := int(b.byte())
-	d.waker = string((*b)[:n])
-	*b = (*b)[n:]
+	d.waker = b.text(int(b.byte()))
 	return d
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -176,7 +175,7 @@ func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 		locations = n.stack(locations[:0], s, a.options)
 		does := s.doing.labels(locations[:len(s.kernel)], &a.options)
 		weight := pprof.Weight{Value: int64(w.value), Samples: int64(w.samples), Largest: int64(w.largest)}
-		b.AddAt(s.times, locations, weight, append(labels(s, a.options), does...))
+		b.AddAt(s.times, locations, weight, append(a.labelsOf(s), does...))
 	}
 }
 
@@ -274,29 +273,6 @@ func (n *namer) count(p *Profile, c *targetCounts) {
 	slices.SortStableFunc(p.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.PID, b.PID))
 	})
-}
-
-func labels(s *stack, o Options) []pprof.Label {
-	var out []pprof.Label
-	if o.Comm.inLabels() {
-		out = append(out, pprof.Label{Key: "comm", Text: s.comm})
-	}
-	if o.PIDLabel {
-		out = append(out, pprof.Label{Key: "pid", Text: strconv.FormatUint(uint64(s.pid), 10)})
-	}
-	if o.ThreadNameLabel {
-		out = append(out, pprof.Label{Key: "thread_name", Text: s.thread})
-	}
-	if o.ThreadIDLabel {
-		out = append(out, pprof.Label{Key: "thread_id", Text: strconv.FormatUint(uint64(s.tid), 10)})
-	}
-	if o.CPULabel {
-		out = append(out, pprof.Label{Key: "cpu", Text: strconv.FormatUint(uint64(s.cpu), 10)})
-	}
-	if o.NUMANodeLabel && s.node >= 0 {
-		out = append(out, pprof.Label{Key: "numa_node", Text: strconv.FormatInt(int64(s.node), 10)})
-	}
-	return out
 }
 
 // stack appends the locations of a stack, leaf first: kernel frames, user frames, the reason if the user part ends

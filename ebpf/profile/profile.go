@@ -40,11 +40,7 @@ type Options struct {
 	// is not sampled, or its samples have their own values.
 	Periods         [kind.Count]int64
 	Comm            CommMode           // where the process name goes
-	PIDLabel        bool               // add a sample label "pid"
-	ThreadNameLabel bool               // add a sample label "thread_name"
-	ThreadIDLabel   bool               // add a sample label "thread_id"
-	CPULabel        bool               // add a sample label "cpu"
-	NUMANodeLabel   bool               // add a sample label "numa_node" with the node of the CPU, if known
+	Labels          []string           // labels that samples get, see LabelNames
 	NoStateLabel    bool               // for samples off CPU: omit the label LabelState
 	NoWaitLabel     bool               // for samples off CPU: omit the label LabelWait
 	Timestamps      bool               // keep the time of each sample, see pprof.Timestamp; memory grows with them

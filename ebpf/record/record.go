@@ -59,10 +59,8 @@ type Options struct {
 	UserStacks   bool        // record the user part of stacks
 	KernelStacks bool        // record the kernel part of stacks
 
-	Threads      bool          // distinguish processes and threads, by LabelPID, LabelThread and LabelThreadID
-	CPUs         bool          // distinguish CPUs, by LabelCPU
-	NUMANodes    bool          // distinguish NUMA nodes of CPUs, by LabelNUMANode
-	Wakers       bool          // for time off CPU: name the waker that ended a wait, by LabelWaker
+	Labels       []string      // labels that samples get, see profile.LabelNames of package ebpf/profile
+	Wakers       bool          // for time off CPU: name the waker that ended a wait, by profile.LabelWaker
 	Timestamps   bool          // keep the time of each sample, see pprof.Timestamp
 	InlineFrames bool          // show inlined functions
 	Demangle     demangle.Mode // how names of C++ and Rust are shown
@@ -91,9 +89,7 @@ func (o *Options) config() collector.Config {
 	c := collector.Config{
 		Profile: builder.Options{
 			SampleRate: o.SampleRate, Comm: builder.CommStackframe,
-			PIDLabel: o.Threads, ThreadNameLabel: o.Threads, ThreadIDLabel: o.Threads,
-			CPULabel: o.CPUs, NUMANodeLabel: o.NUMANodes,
-			Timestamps: o.Timestamps, Demangle: o.Demangle, NoInlinedFrames: !o.InlineFrames,
+			Labels: o.Labels, Timestamps: o.Timestamps, Demangle: o.Demangle, NoInlinedFrames: !o.InlineFrames,
 		},
 		CPU: sampler.Config{UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes},
 	}
@@ -147,19 +143,15 @@ type Part struct {
 	Progress Progress // at its end
 }
 
-// Labels of samples, with Options.Threads.
+// The labels that distinguish processes and threads.
 const (
-	LabelPID      = "pid"
-	LabelThread   = "thread_name"
-	LabelThreadID = "thread_id"
+	LabelPID        = builder.LabelPID
+	LabelThreadName = builder.LabelThreadName
+	LabelThreadID   = builder.LabelThreadID
 )
 
-// Labels of samples, with Options.CPUs and Options.NUMANodes.
-const (
-	LabelCPU      = "cpu"
-	LabelNUMANode = "numa_node"
-	LabelWaker    = builder.LabelWaker // with Options.Wakers
-)
+// ThreadLabels returns the labels that distinguish processes and threads, for Options.Labels.
+func ThreadLabels() []string { return []string{LabelPID, LabelThreadName, LabelThreadID} }
 
 // Recording is the result of a recording.
 type Recording struct {

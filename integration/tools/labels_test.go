@@ -48,7 +48,8 @@ func TestLabels(t *testing.T) {
 	require.Contains(t, errs, `no sample has the label "colour"`)
 	_, errs, code = headwater(t, "record", "--label", "colour", "-a")
 	require.Equal(t, 2, code)
-	require.Contains(t, errs, `--label must be cpu, numa_node or waker, got "colour"`)
+	require.Contains(t, errs,
+		`--label: there is no label "colour"; the labels are pid, thread_name, thread_id, cpu, numa_node, waker`)
 	_, errs, code = headwater(t, "record", "--label", "waker", "-a")
 	require.Equal(t, 2, code)
 	require.Contains(t, errs, `--label waker needs waits: add -e off-cpu or -e wall`)

@@ -91,6 +91,21 @@ func recipes() []recipe {
 			},
 			check: checkLanguage,
 		},
+		{
+			section: "A label of samples",
+			edits: []edit{
+				{"ebpf/profile/labels.go", "var sampleLabels = []sampleLabel{",
+					"\t{\"exec\", func(value []byte, _ *aggregate, s *sampler.Sample) []byte {\n" +
+						"\t\treturn strconv.AppendUint(value, uint64(s.Exec), 10)\n\t}},"},
+				{"component/pyroscope/ebpf/arguments.go", "// The labels of samples; all but pid_label are Headwater's own. " +
+					"The tag label has the name, see profile.LabelNames.",
+					"\tExecLabel bool `river:\"exec_label,attr,optional\" label:\"exec\"`"},
+				{"docs/reference/components/pyroscope.ebpf.md", "| `pid_label` | bool | `false` | Give samples a label `pid`. |",
+					"| `exec_label` | bool | `false` | Give samples a label `exec`. |"},
+				{"CHANGELOG.md", "", "- `exec_label` adds the number of the program."},
+			},
+			check: checkLabel,
+		},
 		counterRecipe(),
 		outcomeRecipe(),
 	}
@@ -290,6 +305,12 @@ func checkCommand(t *testing.T, tree string) {
 func checkLanguage(t *testing.T, tree string) {
 	run(t, tree, "go", "test", "./ebpf/language/toy")
 	run(t, tree, "go", "test", "-run", "^TestLanguageSwitches$", "./component/pyroscope/ebpf")
+}
+
+// checkLabel runs the tests of the argument, and has the command refuse another label.
+func checkLabel(t *testing.T, tree string) {
+	run(t, tree, "go", "test", "-run", "^TestLabelSwitches$", "./component/pyroscope/ebpf")
+	require.Contains(t, run(t, tree, "bin/headwater", "record", "--help"), "exec, pid, thread_name")
 }
 
 // checkCounter runs what goes by the table of counters, and looks for the row.

@@ -23,8 +23,8 @@ func Record(
 	ctx context.Context, what record.Selection, rate int, during time.Duration,
 ) (r *record.Recording, err error) {
 	recorder, err := record.Open(record.Options{
-		Selection: what, SampleRate: rate, UserStacks: true, KernelStacks: true, Threads: true, InlineFrames: true,
-		Demangle: demangle.Simplified, TableBytes: ebpf.DefaultTableBytes,
+		Selection: what, SampleRate: rate, UserStacks: true, KernelStacks: true,
+		Labels: record.ThreadLabels(), InlineFrames: true, Demangle: demangle.Simplified, TableBytes: ebpf.DefaultTableBytes,
 	})
 	if err != nil {
 		return nil, err

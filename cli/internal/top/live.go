@@ -52,7 +52,7 @@ func start(ctx context.Context, o record.Options, command *exec.Cmd) (*live, err
 		updates: make(chan update), ended: make(chan end, 1), wanted: make(chan int64, 1), waits: make(chan Waits, 1),
 		used: ownCPU(), at: time.Now(),
 	}
-	o.Threads = true
+	o.Labels = record.ThreadLabels()
 	o.Each = func(p record.Part) error {
 		select {
 		case l.updates <- update{p, l.ownShare()}:

@@ -72,7 +72,7 @@ func profileOf(t testing.TB, samples []sample) *profile.Profile {
 	}
 	for _, s := range samples {
 		out := &profile.Sample{Value: []int64{int64(s.samples) * period}, Label: map[string][]string{
-			record.LabelPID: {fmt.Sprint(s.pid)}, record.LabelThreadID: {fmt.Sprint(s.tid)}, record.LabelThread: {s.thread},
+			record.LabelPID: {fmt.Sprint(s.pid)}, record.LabelThreadID: {fmt.Sprint(s.tid)}, record.LabelThreadName: {s.thread},
 		}}
 		for _, text := range strings.Fields(s.stack) {
 			out.Location = append([]*profile.Location{location(text)}, out.Location...)

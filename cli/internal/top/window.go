@@ -205,7 +205,7 @@ func (w *Window) location(l *profile.Location) (out []int32) {
 // threadOf returns the thread of a sample.
 func threadOf(s *profile.Sample, process string) Thread {
 	t := Thread{Process: process, PID: number(s, record.LabelPID), TID: number(s, record.LabelThreadID)}
-	if names := s.Label[record.LabelThread]; len(names) > 0 {
+	if names := s.Label[record.LabelThreadName]; len(names) > 0 {
 		t.Name = printable.Text(names[0])
 	}
 	return t

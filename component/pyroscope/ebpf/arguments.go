@@ -48,13 +48,15 @@ type Settings struct {
 
 	Demangle string `river:"demangle,attr,optional"` // none, simplified, templates or full
 	Comm     string `river:"comm,attr,optional"`     // none, label, stackframe or both; "" is none
-	PIDLabel bool   `river:"pid_label,attr,optional"`
 
-	ThreadNameLabel bool `river:"thread_name_label,attr,optional"` // Headwater's own argument
-	ThreadIDLabel   bool `river:"thread_id_label,attr,optional"`   // Headwater's own argument
-	CPULabel        bool `river:"cpu_label,attr,optional"`         // Headwater's own argument
-	NUMANodeLabel   bool `river:"numa_node_label,attr,optional"`   // Headwater's own argument
+	// The labels of samples; all but pid_label are Headwater's own. The tag label has the name, see profile.LabelNames.
+	PIDLabel        bool `river:"pid_label,attr,optional" label:"pid"`
+	ThreadNameLabel bool `river:"thread_name_label,attr,optional" label:"thread_name"`
+	ThreadIDLabel   bool `river:"thread_id_label,attr,optional" label:"thread_id"`
+	CPULabel        bool `river:"cpu_label,attr,optional" label:"cpu"`
+	NUMANodeLabel   bool `river:"numa_node_label,attr,optional" label:"numa_node"`
 
+	// The switches of languages. The tag language has the name, see language.Language.
 	PythonEnabled  bool `river:"python_enabled,attr,optional" language:"python"`
 	HotspotEnabled bool `river:"hotspot_enabled,attr,optional" language:"java"`
 	V8Enabled      bool `river:"v8_enabled,attr,optional" language:"V8"`
@@ -105,7 +107,7 @@ func (a *Settings) SetToDefault() {
 		UnwindTableMemory:    ebpf.DefaultTableBytes,
 		InlineFrames:         true,
 	}
-	for _, on := range a.languageSwitches() {
+	for _, on := range a.switches("language") {
 		on.SetBool(true)
 	}
 }
@@ -202,9 +204,7 @@ func (a *Settings) options() ebpf.Options {
 	o.NoUserStacks = !a.CollectUserProfile
 	o.NoKernelStacks = !a.CollectKernelProfile || !a.KernelFrames
 	o.Comm = a.commMode()
-	o.PIDLabel = a.PIDLabel
-	o.ThreadNameLabel, o.ThreadIDLabel = a.ThreadNameLabel, a.ThreadIDLabel
-	o.CPULabel, o.NUMANodeLabel = a.CPULabel, a.NUMANodeLabel
+	o.Labels = a.sampleLabels()
 	o.Demangle = mode
 	o.TableBytes = int(a.UnwindTableMemory)
 	o.NoInlinedFrames = !a.InlineFrames

@@ -86,16 +86,16 @@ func TestArguments(t *testing.T) {
 			func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
 		"comm empty": {`comm = ""`,
 			func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
-		"pid_label": {`pid_label = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.PIDLabel) }},
+		"pid_label": {`pid_label = true`, func(t *testing.T, o ebpf.Options) { require.Equal(t, []string{"pid"}, o.Labels) }},
 		"thread_name_label": {`thread_name_label = true`, func(t *testing.T, o ebpf.Options) {
-			require.True(t, o.ThreadNameLabel)
+			require.Equal(t, []string{"thread_name"}, o.Labels)
 		}},
 		"thread_id_label": {`thread_id_label = true`, func(t *testing.T, o ebpf.Options) {
-			require.True(t, o.ThreadIDLabel)
+			require.Equal(t, []string{"thread_id"}, o.Labels)
 		}},
-		"cpu_label": {`cpu_label = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.CPULabel) }},
+		"cpu_label": {`cpu_label = true`, func(t *testing.T, o ebpf.Options) { require.Equal(t, []string{"cpu"}, o.Labels) }},
 		"numa_node_label": {`numa_node_label = true`, func(t *testing.T, o ebpf.Options) {
-			require.True(t, o.NUMANodeLabel)
+			require.Equal(t, []string{"numa_node"}, o.Labels)
 		}},
 		"unwind_table_memory": {`unwind_table_memory = "16MiB"`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 16<<20, o.TableBytes)

@@ -194,18 +194,10 @@ func (c *Component) pageStatus() server.Status {
 		Expected: stats.Expected, Delivered: stats.Delivered, Ignored: stats.Ignored, Lost: stats.Lost,
 		ByName: mode != ebpf.CommNone, ByPID: args.PIDLabel,
 	}
-	for _, label := range []struct {
-		name string
-		is   bool
-	}{
-		{"comm", mode == ebpf.CommLabel || mode == ebpf.CommBoth}, {"pid", args.PIDLabel},
-		{"thread_name", args.ThreadNameLabel}, {"thread_id", args.ThreadIDLabel},
-		{"cpu", args.CPULabel}, {"numa_node", args.NUMANodeLabel},
-	} {
-		if label.is {
-			status.SampleLabels = append(status.SampleLabels, label.name)
-		}
+	if mode == ebpf.CommLabel || mode == ebpf.CommBoth {
+		status.SampleLabels = append(status.SampleLabels, "comm")
 	}
+	status.SampleLabels = append(status.SampleLabels, args.sampleLabels()...)
 	for o := range unwind.Switched + 1 {
 		status.Outcomes = append(status.Outcomes, server.Outcome{
 			Name: o.String(), Text: o.Explain(), Good: o.NothingMissing(), Samples: stats.Outcomes[o.String()],

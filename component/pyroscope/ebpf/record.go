@@ -19,7 +19,7 @@ import (
 func recordProcess(ctx context.Context, wanted server.Recording) (made *profile.Profile, err error) {
 	recorder, err := record.Open(record.Options{
 		Selection: record.Selection{PIDs: []uint32{wanted.PID}}, SampleRate: wanted.Rate, UserStacks: true,
-		KernelStacks: true, Threads: true, Timestamps: wanted.Format.Times, InlineFrames: true,
+		KernelStacks: true, Labels: record.ThreadLabels(), Timestamps: wanted.Format.Times, InlineFrames: true,
 		Demangle: demangle.None, TableBytes: ebpf.DefaultTableBytes,
 	})
 	if gone := (*record.NoProcessError)(nil); errors.As(err, &gone) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/language/all"
+	"github.com/headwater/headwater/ebpf/profile"
 )
 
 // TestLanguageSwitches: each language whose functions have names has one argument that is true by default, and only the
@@ -18,7 +19,7 @@ func TestLanguageSwitches(t *testing.T) {
 	}
 	var a Settings
 	a.SetToDefault()
-	for name, on := range a.languageSwitches() {
+	for name, on := range a.switches("language") {
 		got = append(got, name)
 		if !on.Bool() {
 			t.Errorf("%s is off by default", name)
@@ -32,5 +33,22 @@ func TestLanguageSwitches(t *testing.T) {
 	a.HotspotEnabled = false
 	if off := a.languagesOff(); len(off) != 1 || !off["java"] {
 		t.Errorf("off: %v", off)
+	}
+}
+
+// TestLabelSwitches: each label of samples has one argument that is false by default.
+func TestLabelSwitches(t *testing.T) {
+	var names []string
+	var a Settings
+	a.SetToDefault()
+	if on := a.sampleLabels(); len(on) > 0 {
+		t.Errorf("labels by default: %v", on)
+	}
+	for name, on := range a.switches("label") {
+		names = append(names, name)
+		on.SetBool(true)
+	}
+	if !slices.Equal(names, profile.LabelNames()) || !slices.Equal(a.sampleLabels(), names) {
+		t.Errorf("arguments for %v, switched on %v; the labels are %v", names, a.sampleLabels(), profile.LabelNames())
 	}
 }
