@@ -28,6 +28,7 @@ run: build ## profile this host and serve its flame graphs; needs root
 
 unit: ## run the tests that need neither root nor packages nor the network, in two minutes
 	CGO_ENABLED=0 GOFLAGS=-trimpath HEADWATER_UNIT=1 go test -timeout 10m -skip '^TestAdding$$' $(UNIT) # which builds copies of the tree for a minute
+	CGO_ENABLED=0 GOFLAGS=-trimpath HEADWATER_UNIT=1 go test -C integration/lab -timeout 10m ./...
 
 test: build ## run the tests of each change, with the real kernel, Pyroscope and a browser, in 14 minutes; needs root
 	@$(MAKE) --no-print-directory -C integration pyroscope
@@ -42,6 +43,7 @@ nightly: build ## run all other tests: more programs, versions, faults and time,
 lint: ## check formatting, words, links and line lengths; with golangci-lint and clang-format-19 where they are installed
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:" $$unformatted >&2; exit 1; }
 	go vet ./...
+	go vet -C integration/lab ./...
 	HEADWATER_LINT=1 go test ./integration/docs ./integration/testkit/need
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "lint: golangci-lint is not installed: left out"; fi
 	@if command -v clang-format-19 >/dev/null; then clang-format-19 --dry-run -Werror bpf/*.h bpf/*.c; else echo "lint: clang-format-19 is not installed: left out"; fi
@@ -68,6 +70,7 @@ generate: ## compile bpf/ into ebpf/kernel with clang-19
 check: ## check formatting, vet, arm64, and that the BPF objects are those of bpf/
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:" $$unformatted >&2; exit 1; }
 	go vet ./...
+	go vet -C integration/lab ./...
 	GOARCH=arm64 go build -buildvcs=false ./...
 	integration/reproducible
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestContainerTargets profiles a process without a container, in a cgroup with a name like Docker's. Its samples
@@ -19,16 +19,16 @@ import (
 func TestContainerTargets(t *testing.T) {
 	need.Root(t)
 	id := strings.Repeat("0123456789abcdef", 4)
-	program := lab.ChainProgram(t, "hwcontainer")
-	outside := lab.ChainProgram(t, "hwoutside")
-	lab.StartInCgroup(t, "docker-"+id+".scope", exec.Command(program, "600", "20000000", "3"))
-	lab.StartRestingChain(t, outside, 600)
+	program := rig.ChainProgram(t, "hwcontainer")
+	outside := rig.ChainProgram(t, "hwoutside")
+	rig.StartInCgroup(t, "docker-"+id+".scope", exec.Command(program, "600", "20000000", "3"))
+	rig.StartRestingChain(t, outside, 600)
 
 	for _, only := range []bool{true, false} {
 		t.Run(fmt.Sprintf("targets_only=%v", only), func(t *testing.T) {
 			t.Parallel()
-			server := lab.StartPyroscope(t)
-			h := lab.StartHeadwater(t, fmt.Sprintf(`
+			server := rig.StartPyroscope(t)
+			h := rig.StartHeadwater(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url = %q
@@ -49,13 +49,13 @@ pyroscope.ebpf "containers" {
 	}
 }
 
-func checkContainer(t testing.TB, server *lab.Pyroscope, only bool) {
+func checkContainer(t testing.TB, server *rig.Pyroscope, only bool) {
 	t.Helper()
-	query := func(selector string) []lab.Stack {
-		return lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
+	query := func(selector string) []rig.Stack {
+		return rig.Stacks(server.Profile(t, rig.CPUProfile, selector, time.Time{}))
 	}
 	testkit.Eventually(t, "0.3 s of the container are in Pyroscope", func() bool {
-		return lab.Total(lab.OfCommand(query(`{service_name="contained", team="river"}`), "hwcontainer")) >= 3e8
+		return rig.Total(rig.OfCommand(query(`{service_name="contained", team="river"}`), "hwcontainer")) >= 3e8
 	})
 
 	for _, s := range query(`{service_name="contained"}`) {
@@ -71,10 +71,10 @@ func checkContainer(t testing.TB, server *lab.Pyroscope, only bool) {
 		return
 	}
 	testkit.Eventually(t, "0.3 s of the process outside are in Pyroscope", func() bool {
-		return lab.Total(lab.OfCommand(query(`{service_name="everything-else"}`), "hwoutside")) >= 3e8
+		return rig.Total(rig.OfCommand(query(`{service_name="everything-else"}`), "hwoutside")) >= 3e8
 	})
 
-	if leaked := lab.OfCommand(query(`{service_name="everything-else"}`), "hwcontainer"); len(leaked) > 0 {
-		t.Errorf("the container is in the default target as well:\n%s", lab.Show(leaked, 3))
+	if leaked := rig.OfCommand(query(`{service_name="everything-else"}`), "hwcontainer"); len(leaked) > 0 {
+		t.Errorf("the container is in the default target as well:\n%s", rig.Show(leaked, 3))
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // containerShape describes how one kind of runtime names its containers, and how a target names such a container.
@@ -79,14 +79,14 @@ func TestContainers(t *testing.T) {
 		}
 	}
 	startAll(t, false)
-	lab.StartChain(t, filepath.Join(boxes[0].mount, "app"), 600) // the host's own, outside
+	rig.StartChain(t, filepath.Join(boxes[0].mount, "app"), 600) // the host's own, outside
 
 	// Both profile the containers at the same time.
 	hosts := []struct {
 		name    string
 		prepare func(*exec.Cmd)
-		server  *lab.Pyroscope
-		running *lab.Headwater
+		server  *rig.Pyroscope
+		running *rig.Headwater
 	}{{name: "on the host"}, {name: "in a container", prepare: inContainer(t)}}
 	if trouble := runcTrouble(); trouble != "" {
 		t.Logf("runc does not run here: containers are made of cgroups, namespaces and chroot, "+
@@ -95,8 +95,8 @@ func TestContainers(t *testing.T) {
 	}
 	for i := range hosts {
 		host := &hosts[i]
-		host.server = lab.StartPyroscope(t)
-		host.running = lab.LaunchHeadwater(t, containersConfig(host.server, boxes), host.prepare)
+		host.server = rig.StartPyroscope(t)
+		host.running = rig.LaunchHeadwater(t, containersConfig(host.server, boxes), host.prepare)
 		host.running.WaitReady(t)
 	}
 	startAll(t, true)
@@ -117,12 +117,12 @@ func TestContainersToCome(t *testing.T) {
 	testkit.Nightly(t, "TestContainers starts containers while it profiles")
 	need.Root(t)
 	boxes := makeBoxes(t, containerShapes)
-	server := lab.StartPyroscope(t)
-	h := lab.StartHeadwater(t, containersConfig(server, boxes))
+	server := rig.StartPyroscope(t)
+	h := rig.StartHeadwater(t, containersConfig(server, boxes))
 	none := "7 targets, but no running process matches; " +
 		"the debug info and headwater targets list the reason for each process"
 	waitHealth(t, h, "pyroscope.ebpf.containers", "unhealthy", none)
-	out, err := exec.Command(lab.Binary(t), "targets", h.Config).CombinedOutput()
+	out, err := exec.Command(rig.Binary(t), "targets", h.Config).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "NO PROCESS MATCHES A TARGET") {
 		t.Errorf("headwater targets: %v\n%s", err, out)
 	}
@@ -139,9 +139,9 @@ func TestContainersToCome(t *testing.T) {
 }
 
 // waitHealth waits until a component is in a state and its message has a text.
-func waitHealth(t testing.TB, h *lab.Headwater, id, state, text string) {
+func waitHealth(t testing.TB, h *rig.Headwater, id, state, text string) {
 	t.Helper()
-	var now lab.Health
+	var now rig.Health
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		now = h.Component(t, id)
 		if now.State == state && strings.Contains(now.Message, text) {
@@ -191,23 +191,23 @@ func withTmp(config map[string]any) {
 // compileApp builds testdata/container into a folder.
 func compileApp(t testing.TB, folder, prefix string) {
 	t.Helper()
-	flags := append(slices.Clone(lab.WithoutFramePointers), "-DPREFIX="+prefix)
-	lab.Compile(t, "gcc", append(flags, "-fPIC", "-shared", "-o", filepath.Join(folder, "libapp.so"),
+	flags := append(slices.Clone(rig.WithoutFramePointers), "-DPREFIX="+prefix)
+	rig.Compile(t, "gcc", append(flags, "-fPIC", "-shared", "-o", filepath.Join(folder, "libapp.so"),
 		"testdata/container/library.c")...)
-	lab.Compile(t, "gcc", append(flags, "-o", filepath.Join(folder, "app"), "testdata/container/main.c",
+	rig.Compile(t, "gcc", append(flags, "-o", filepath.Join(folder, "app"), "testdata/container/main.c",
 		"-L"+folder, "-lapp", "-Wl,-rpath,$ORIGIN")...)
 }
 
 // splitSymbols moves a program's symbols to where an image's debug files are.
 func splitSymbols(t testing.TB, program, image string) {
 	t.Helper()
-	id := lab.BuildID(t, program)
+	id := rig.BuildID(t, program)
 	debug := filepath.Join(image, "/usr/lib/debug/.build-id", id[:2], id[2:]+".debug")
 	if err := os.MkdirAll(filepath.Dir(debug), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	lab.Compile(t, "objcopy", "--only-keep-debug", program, debug)
-	lab.Compile(t, "objcopy", "--strip-all", program)
+	rig.Compile(t, "objcopy", "--only-keep-debug", program, debug)
+	rig.Compile(t, "objcopy", "--strip-all", program)
 }
 
 func (s containerShape) start(t testing.TB, b box) *container {
@@ -219,7 +219,7 @@ func (s containerShape) start(t testing.TB, b box) *container {
 }
 
 // containersConfig profiles the containers that the shapes have targets for.
-func containersConfig(server *lab.Pyroscope, boxes []box) string {
+func containersConfig(server *rig.Pyroscope, boxes []box) string {
 	var targets strings.Builder
 	for i, shape := range containerShapes {
 		if shape.target != "" {
@@ -252,7 +252,7 @@ pyroscope.write "server" {
 }
 
 // checkContainers judges the profiles of the containers in Pyroscope.
-func checkContainers(t testing.TB, server *lab.Pyroscope, boxes []box) {
+func checkContainers(t testing.TB, server *rig.Pyroscope, boxes []box) {
 	t.Helper()
 	var services []string
 	for i, shape := range containerShapes {
@@ -261,10 +261,10 @@ func checkContainers(t testing.TB, server *lab.Pyroscope, boxes []box) {
 		}
 		services = append(services, shape.service)
 		selector := fmt.Sprintf(`{service_name=%q, shape=%q}`, shape.service, shape.name)
-		var all []lab.Stack
+		var all []rig.Stack
 		testkit.Eventually(t, "half a second of "+shape.name+" is in Pyroscope", func() bool {
-			all = lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
-			return lab.Total(lab.OfCommand(all, "app")) >= 5e8
+			all = rig.Stacks(server.Profile(t, rig.CPUProfile, selector, time.Time{}))
+			return rig.Total(rig.OfCommand(all, "app")) >= 5e8
 		})
 
 		shape.check(t, all, boxes[i])
@@ -276,15 +276,15 @@ func checkContainers(t testing.TB, server *lab.Pyroscope, boxes []box) {
 }
 
 // check judges the stacks of one container: there is no frame of another program, and nearly all stacks are complete.
-func (s containerShape) check(t testing.TB, all []lab.Stack, b box) {
+func (s containerShape) check(t testing.TB, all []rig.Stack, b box) {
 	t.Helper()
-	of := func(file, function string) lab.Frame {
-		return lab.Frame{Name: s.name + function, File: filepath.Join(b.mount, file),
-			BuildID: lab.BuildID(t, filepath.Join(b.layer, file))}
+	of := func(file, function string) rig.Frame {
+		return rig.Frame{Name: s.name + function, File: filepath.Join(b.mount, file),
+			BuildID: rig.BuildID(t, filepath.Join(b.layer, file))}
 	}
-	chain := []lab.Frame{of("app", "_outer"), of("app", "_middle"), of("libapp.so", "_library"), of("app", "_leaf")}
-	whole, unready, others := int64(0), int64(0), []lab.Stack{}
-	all = slices.DeleteFunc(slices.Clone(all), func(x lab.Stack) bool {
+	chain := []rig.Frame{of("app", "_outer"), of("app", "_middle"), of("libapp.so", "_library"), of("app", "_leaf")}
+	whole, unready, others := int64(0), int64(0), []rig.Stack{}
+	all = slices.DeleteFunc(slices.Clone(all), func(x rig.Stack) bool {
 		runtime := s.late && x.Frames[0].Name != "app" // it prepares the container, under several names
 		return runtime || x.Has("_dl_start")           // the dynamic loader takes as long as the disk does
 	})
@@ -297,7 +297,7 @@ func (s containerShape) check(t testing.TB, all []lab.Stack, b box) {
 				x.Frames[i].File = below
 			}
 		}
-		at := slices.IndexFunc(x.Frames, func(f lab.Frame) bool { return f.Name == "main" })
+		at := slices.IndexFunc(x.Frames, func(f rig.Frame) bool { return f.Name == "main" })
 		if x.Frames[0].Name == "app" && len(x.Frames) > 1 && x.Frames[1].Name == "_start" && at > 0 &&
 			len(x.Frames) >= at+1+len(chain) &&
 			slices.Equal(x.Frames[at+1:at+1+len(chain)], chain) && x.Has(s.name+"_jitted") == s.jit {
@@ -309,25 +309,25 @@ func (s containerShape) check(t testing.TB, all []lab.Stack, b box) {
 			}
 		}
 	}
-	t.Logf("%s: %d ms, %d ms whole", s.name, lab.Total(all)/1e6, whole/1e6)
+	t.Logf("%s: %d ms, %d ms whole", s.name, rig.Total(all)/1e6, whole/1e6)
 	// The rest is in main, and going to sleep.
-	if total := lab.Total(all) - unready; whole <= unready || float64(whole) < 0.9*float64(total) {
+	if total := rig.Total(all) - unready; whole <= unready || float64(whole) < 0.9*float64(total) {
 		t.Errorf("only %d of %d ns of %s are below %v, %d ns are from before it was read:\n%s", whole, total, s.name, chain,
-			unready, lab.Show(others, 5))
+			unready, rig.Show(others, 5))
 	}
 }
 
 // foreign reports whether a frame is of another build of testdata/container.
-func (s containerShape) foreign(f lab.Frame) bool {
+func (s containerShape) foreign(f rig.Frame) bool {
 	prefix, function, _ := strings.Cut(f.Name, "_")
 	return prefix != s.name && slices.Contains([]string{"outer", "middle", "library", "leaf", "jitted"}, function)
 }
 
 // checkExplained judges what `headwater targets` says of each container, and that
 // the component's debug info says the same.
-func checkExplained(t testing.TB, h *lab.Headwater, running []*container) {
+func checkExplained(t testing.TB, h *rig.Headwater, running []*container) {
 	t.Helper()
-	out, err := exec.Command(lab.Binary(t), "targets", "--all", h.Config).CombinedOutput()
+	out, err := exec.Command(rig.Binary(t), "targets", "--all", h.Config).CombinedOutput()
 	if err != nil {
 		t.Fatalf("headwater targets: %v\n%s", err, out)
 	}

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestDocker profiles containers of a real Docker daemon by discovery.docker. Their names and
@@ -34,14 +34,14 @@ func TestDocker(t *testing.T) {
 	d.run(t, "whale", boxes[0], "profile=yes", "team=sea")
 	left := d.run(t, "otter", boxes[2])
 
-	server := lab.StartPyroscope(t)
-	h := lab.StartHeadwater(t, dockerConfig(d, server))
+	server := rig.StartPyroscope(t)
+	h := rig.StartHeadwater(t, dockerConfig(d, server))
 	check := func(i int) {
-		var all []lab.Stack
+		var all []rig.Stack
 		testkit.Eventually(t, "1 s of "+shapes[i].name+" is in Pyroscope", func() bool {
-			all = lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf(`{service_name=%q, team="sea"}`, shapes[i].name),
+			all = rig.Stacks(server.Profile(t, rig.CPUProfile, fmt.Sprintf(`{service_name=%q, team="sea"}`, shapes[i].name),
 				time.Time{}))
-			return lab.Total(lab.OfCommand(all, "app")) >= 1e9
+			return rig.Total(rig.OfCommand(all, "app")) >= 1e9
 		})
 
 		shapes[i].check(t, all, boxes[i])
@@ -50,7 +50,7 @@ func TestDocker(t *testing.T) {
 	d.run(t, "squid", boxes[1], "profile=yes", "team=sea")
 	check(1)
 
-	out, err := exec.Command(lab.Binary(t), "targets", h.Config).CombinedOutput()
+	out, err := exec.Command(rig.Binary(t), "targets", h.Config).CombinedOutput()
 	if err != nil {
 		t.Errorf("headwater targets: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestDocker(t *testing.T) {
 	h.Stop(t)
 }
 
-func dockerConfig(d *dockerDaemon, server *lab.Pyroscope) string {
+func dockerConfig(d *dockerDaemon, server *rig.Pyroscope) string {
 	return fmt.Sprintf(`
 discovery.docker "local" {
 	host             = %q
@@ -110,7 +110,7 @@ pyroscope.write "server" {
 
 // dockerDaemon is a running dockerd with storage of its own.
 type dockerDaemon struct {
-	*lab.Process
+	*rig.Process
 	folder string // of its programs
 	host   string // unix://PATH
 }
@@ -127,11 +127,11 @@ func startDocker(t testing.TB) *dockerDaemon {
 	dir := t.TempDir()
 	d := &dockerDaemon{folder: strings.TrimSpace(string(folder)), host: "unix://" + filepath.Join(dir, "sock")}
 	cmd := d.command("dockerd", "--host="+d.host, "--iptables=false", "--ip6tables=false", "--bridge=none",
-		"--storage-driver=vfs", "--cgroup-parent="+lab.CgroupRoot()+"/docker",
+		"--storage-driver=vfs", "--cgroup-parent="+rig.CgroupRoot()+"/docker",
 		"--data-root="+filepath.Join(dir, "data"), "--exec-root="+filepath.Join(dir, "exec"),
 		"--pidfile="+filepath.Join(dir, "pid"))
-	t.Cleanup(func() { lab.RemoveCgroups(t) })
-	d.Process = lab.Start(t, cmd)
+	t.Cleanup(func() { rig.RemoveCgroups(t) })
+	d.Process = rig.Start(t, cmd)
 	t.Cleanup(func() { // it ends its containers and its containerd
 		if names := strings.Fields(d.docker(t, "ps", "--quiet")); len(names) > 0 {
 			d.docker(t, append([]string{"kill"}, names...)...)

@@ -17,9 +17,9 @@ import (
 	client "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // cluster is an API server that knows the pods of a test.
@@ -93,8 +93,8 @@ func tryKubernetes(t *testing.T, c cluster, boxes []box) {
 			c.put(t, makePod(podShapes[i].pod, boxes))
 		}
 	}
-	server := lab.StartPyroscope(t)
-	h := lab.StartHeadwater(t, kubernetesConfig(c, server))
+	server := rig.StartPyroscope(t)
+	h := rig.StartHeadwater(t, kubernetesConfig(c, server))
 	check := func(i int) {
 		t.Helper()
 		podShapes[i].checkProfile(t, server, boxes[i])
@@ -133,7 +133,7 @@ func tryKubernetes(t *testing.T, c cluster, boxes []box) {
 }
 
 // kubernetesConfig is how the documentation of Alloy profiles the pods of a node.
-func kubernetesConfig(c cluster, server *lab.Pyroscope) string {
+func kubernetesConfig(c cluster, server *rig.Pyroscope) string {
 	return fmt.Sprintf(`
 discovery.kubernetes "pods" {
 	role = "pod"
@@ -199,12 +199,12 @@ func (s podShape) selector() string {
 		s.namespace, s.name, s.namespace, s.pod, s.name, s.node, s.pod+"-app")
 }
 
-func (s podShape) checkProfile(t testing.TB, server *lab.Pyroscope, b box) {
+func (s podShape) checkProfile(t testing.TB, server *rig.Pyroscope, b box) {
 	t.Helper()
-	var all []lab.Stack
+	var all []rig.Stack
 	testkit.Eventually(t, "half a second of "+s.name+" is in Pyroscope", func() bool {
-		all = lab.Stacks(server.Profile(t, lab.CPUProfile, s.selector(), time.Time{}))
-		return lab.Total(lab.OfCommand(all, "app")) >= 5e8
+		all = rig.Stacks(server.Profile(t, rig.CPUProfile, s.selector(), time.Time{}))
+		return rig.Total(rig.OfCommand(all, "app")) >= 5e8
 	})
 
 	s.check(t, all, b)
@@ -212,17 +212,17 @@ func (s podShape) checkProfile(t testing.TB, server *lab.Pyroscope, b box) {
 
 // checkGone waits until a number of targets is left. It requires that no profiles of the shapes arrive while another
 // pod's do.
-func checkGone(t testing.TB, h *lab.Headwater, server *lab.Pyroscope, left int, gone ...podShape) {
+func checkGone(t testing.TB, h *rig.Headwater, server *rig.Pyroscope, left int, gone ...podShape) {
 	t.Helper()
 	waitHealth(t, h, "pyroscope.ebpf.pods", "healthy", fmt.Sprintf("profiling %d targets", left))
 	since := time.Now().Add(3 * time.Second) // the last round is on its way
 	testkit.Eventually(t, "those that are left go on", func() bool {
-		return lab.Total(lab.Stacks(server.Profile(t, lab.CPUProfile, `{pod="store-0"}`, since))) >= 5e8
+		return rig.Total(rig.Stacks(server.Profile(t, rig.CPUProfile, `{pod="store-0"}`, since))) >= 5e8
 	})
 
 	for _, s := range gone {
-		if more := lab.Stacks(server.Profile(t, lab.CPUProfile, s.selector(), since)); len(more) > 0 {
-			t.Errorf("%s is gone from Kubernetes, and still profiled:\n%s", s.pod, lab.Show(more, 3))
+		if more := rig.Stacks(server.Profile(t, rig.CPUProfile, s.selector(), since)); len(more) > 0 {
+			t.Errorf("%s is gone from Kubernetes, and still profiled:\n%s", s.pod, rig.Show(more, 3))
 		}
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // box says what a container is made of.
@@ -36,7 +36,7 @@ type box struct {
 // container is a running container.
 type container struct {
 	box
-	*lab.Process     // its runtime; without one, the container's first process
+	*rig.Process     // its runtime; without one, the container's first process
 	host         int // the PID of its first process on this host
 }
 
@@ -79,7 +79,7 @@ var runcTrouble = sync.OnceValue(func() string {
 func startContainer(t testing.TB, b box) *container {
 	t.Helper()
 	need.Root(t)
-	t.Cleanup(func() { lab.RemoveCgroups(t) })
+	t.Cleanup(func() { rig.RemoveCgroups(t) })
 	if runcTrouble() != "" {
 		return startBare(t, b)
 	}
@@ -88,7 +88,7 @@ func startContainer(t testing.TB, b box) *container {
 		t.Fatal(err)
 	}
 	state := filepath.Join(dir, "state")
-	c := &container{box: b, Process: lab.Start(t, exec.Command("runc", "--root", state, "run", "--bundle", dir, b.id))}
+	c := &container{box: b, Process: rig.Start(t, exec.Command("runc", "--root", state, "run", "--bundle", dir, b.id))}
 	t.Cleanup(func() { // else only runc would be killed
 		out, err := exec.Command("runc", "--root", state, "delete", "--force", b.id).CombinedOutput()
 		if err != nil && !c.Ended() {
@@ -117,7 +117,7 @@ func startContainer(t testing.TB, b box) *container {
 // startBare is startContainer without a runtime.
 func startBare(t testing.TB, b box) *container {
 	t.Helper()
-	enter := lab.PrivateMounts + fmt.Sprintf(`mount -t proc proc "$0/proc" &&
+	enter := rig.PrivateMounts + fmt.Sprintf(`mount -t proc proc "$0/proc" &&
 		mount -t overlay -o %s overlay "$0%s" &&
 		exec unshare --cgroup chroot "$0" "$@"`, b.overlay(), b.mount)
 	cmd := exec.Command("sh", append([]string{"-c", enter, b.image}, b.args...)...)
@@ -125,7 +125,7 @@ func startBare(t testing.TB, b box) *container {
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC |
 			syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
 	}
-	c := &container{box: b, Process: lab.StartInCgroup(t, b.cgroup, cmd)}
+	c := &container{box: b, Process: rig.StartInCgroup(t, b.cgroup, cmd)}
 	c.host = c.PID()
 	testkit.Eventually(t, "the container's program has begun", func() bool {
 		if c.Ended() {
@@ -159,7 +159,7 @@ func (b box) bundle(dir string) error {
 			"user": map[string]any{"uid": 1000, "gid": 1000}, "noNewPrivileges": true,
 		},
 		"mounts": mounts,
-		"linux":  map[string]any{"cgroupsPath": lab.CgroupRoot() + b.cgroup, "namespaces": namespaces},
+		"linux":  map[string]any{"cgroupsPath": rig.CgroupRoot() + b.cgroup, "namespaces": namespaces},
 	}
 	if b.config != nil {
 		b.config(config)

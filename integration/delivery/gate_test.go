@@ -14,8 +14,8 @@ import (
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // gate is a proxy between headwater and a Pyroscope server. It can be shut, it can answer
@@ -44,7 +44,7 @@ type arrival struct {
 // newGate returns a gate that is open.
 func newGate(t testing.TB, server string) *gate {
 	t.Helper()
-	g := &gate{addr: "127.0.0.1:" + lab.FreePort(t), server: server}
+	g := &gate{addr: "127.0.0.1:" + rig.FreePort(t), server: server}
 	g.url = "http://" + g.addr
 	g.open(t)
 	t.Cleanup(func() { g.http.Close() })

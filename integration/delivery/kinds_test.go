@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/flame/kind"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // typesOf returns the types of a kind's profiles in Pyroscope, one for each value.
@@ -34,13 +34,13 @@ const faultPeriod = 16
 // of a function are as many as getrusage says.
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{lab.CPUProfile}, typesOf(kind.CPU))
+	require.Equal(t, []string{rig.CPUProfile}, typesOf(kind.CPU))
 	server := sharedPyroscope(t)
-	agent := lab.StartPrioritized(t, lab.HostConfig(server.URL, "kinds",
+	agent := rig.StartPrioritized(t, rig.HostConfig(server.URL, "kinds",
 		fmt.Sprintf("page_faults { period = %d }\noff_cpu { }\nheap {\nsample_bytes = \"128KiB\"\noverhead_limit = 0\n}",
 			faultPeriod)))
 	defer agent.Stop(t)
-	lab.WaitForService(t, server, "kinds")
+	rig.WaitForService(t, server, "kinds")
 	checkFaults(t, server, agent)
 	checkWaits(t, server, agent)
 	checkHeap(t, server)
@@ -50,9 +50,9 @@ func TestKinds(t *testing.T) {
 }
 
 // checkFaults: the page faults of a function are as many as getrusage says, but for those that were lost and counted.
-func checkFaults(t *testing.T, server *lab.Pyroscope, agent *lab.Headwater) {
+func checkFaults(t *testing.T, server *rig.Pyroscope, agent *rig.Headwater) {
 	program := filepath.Join(t.TempDir(), "hwgrow")
-	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "../tools/testdata/grow.c")
+	rig.Compile(t, "gcc", "-O1", "-g", "-o", program, "../tools/testdata/grow.c")
 	since := time.Now()
 	grows := exec.Command(program)
 	stdin, err := grows.StdinPipe() // with its end the program ends
@@ -88,10 +88,10 @@ func checkFaults(t *testing.T, server *lab.Pyroscope, agent *lab.Headwater) {
 }
 
 // checkHeap: what a program has leaked is in each profile of memory in use, under the type of Go's own profiles.
-func checkHeap(t *testing.T, server *lab.Pyroscope) {
+func checkHeap(t *testing.T, server *rig.Pyroscope) {
 	require.Equal(t, []string{"memory:inuse_space:bytes:space:bytes"}, typesOf(kind.Heap))
 	program := filepath.Join(t.TempDir(), "hwleaks")
-	lab.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "../tools/testdata/leaks.c")
+	rig.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "../tools/testdata/leaks.c")
 	since := time.Now()
 	leaks := exec.Command(program, "wait")
 	stdin, err := leaks.StdinPipe()
@@ -111,7 +111,7 @@ func checkHeap(t *testing.T, server *lab.Pyroscope) {
 }
 
 // checkWaits: a process that sleeps is in the profile of time off CPU for as long as it is there.
-func checkWaits(t *testing.T, server *lab.Pyroscope, agent *lab.Headwater) {
+func checkWaits(t *testing.T, server *rig.Pyroscope, agent *rig.Headwater) {
 	program := filepath.Join(t.TempDir(), "hwsleeper")
 	sleep, err := exec.LookPath("sleep")
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func checkWaits(t *testing.T, server *lab.Pyroscope, agent *lab.Headwater) {
 
 // ofFunction adds up the first value of the samples that have a function.
 func ofFunction(p *profile.Profile, name string) (sum int64) {
-	for _, s := range lab.Stacks(p) {
+	for _, s := range rig.Stacks(p) {
 		if s.Has(name) {
 			sum += s.Value
 		}

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/record"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestLosslessOutage keeps Pyroscope away from a profiler at 100 Hz for HEADWATER_OUTAGE
@@ -31,7 +31,7 @@ func TestLosslessOutage(t *testing.T) {
 	save := record.Test(t, "outage", fmt.Sprintf("make -C integration outage OUTAGE=%v", away))
 	server := sharedPyroscope(t)
 	g := newGate(t, server.URL)
-	busy := lab.StartRestingChain(t, lab.ChainProgram(t, "hwlossless"), int(away.Seconds())+300)
+	busy := rig.StartRestingChain(t, rig.ChainProgram(t, "hwlossless"), int(away.Seconds())+300)
 	target := `targets_only   = false
 	default_target = {"service_name" = "lossless"}`
 	if !testkit.IsNightly() && os.Getenv("HEADWATER_OUTAGE") == "" {
@@ -40,8 +40,8 @@ func TestLosslessOutage(t *testing.T) {
 		target = fmt.Sprintf(`targets = [{"__process_pid__" = "%d", "service_name" = "lossless"}]`, busy.PID())
 	}
 	config := func(interval string) string { return losslessConfig(g.url, target, interval) }
-	h := lab.StartHeadwater(t, config("1s"))
-	lab.WaitForService(t, server, "lossless")
+	h := rig.StartHeadwater(t, config("1s"))
+	rig.WaitForService(t, server, "lossless")
 
 	waited, resumed := keepAway(t, h, g, away)
 	made := allArrived(t, h, g, config("1h"))
@@ -49,7 +49,7 @@ func TestLosslessOutage(t *testing.T) {
 	checkArrived(t, h, made, arrived, all)
 	stored := int64(0)
 	testkit.Eventually(t, "Pyroscope has it all", func() bool {
-		stored = lab.Total(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="lossless"}`, time.Time{})))
+		stored = rig.Total(rig.Stacks(server.Profile(t, rig.CPUProfile, `{service_name="lossless"}`, time.Time{})))
 		return stored >= all.total
 	})
 
@@ -89,7 +89,7 @@ pyroscope.ebpf "host" {
 
 // keepAway shuts the gate for some time. It returns how many profiles waited at the end, and
 // how long it took until profiles arrived again.
-func keepAway(t testing.TB, h *lab.Headwater, g *gate, away time.Duration) (waited float64, resumed time.Duration) {
+func keepAway(t testing.TB, h *rig.Headwater, g *gate, away time.Duration) (waited float64, resumed time.Duration) {
 	t.Helper()
 	g.shut(t)
 	before, _ := g.sum()
@@ -109,9 +109,9 @@ func keepAway(t testing.TB, h *lab.Headwater, g *gate, away time.Duration) (wait
 
 // allArrived lets headwater make one profile an hour, as config says, so that those made until here can be
 // counted, waits until all have arrived, and returns how many were made.
-func allArrived(t testing.TB, h *lab.Headwater, g *gate, config string) (made float64) {
+func allArrived(t testing.TB, h *rig.Headwater, g *gate, config string) (made float64) {
 	t.Helper()
-	lab.WriteFile(t, h.Config, config)
+	rig.WriteFile(t, h.Config, config)
 	if code, body := h.Reload(t); code != 200 {
 		t.Fatalf("reload: %d %s", code, body)
 	}
@@ -128,7 +128,7 @@ func allArrived(t testing.TB, h *lab.Headwater, g *gate, config string) (made fl
 }
 
 // checkArrived compares the arrived profiles with the number that headwater reports.
-func checkArrived(t testing.TB, h *lab.Headwater, made float64, arrived int, all arrival) {
+func checkArrived(t testing.TB, h *rig.Headwater, made float64, arrived int, all arrival) {
 	t.Helper()
 	m := h.Metrics(t)
 	dropped := m.Sum(t, "pyroscope_write_dropped_profiles_total") + m.Sum(t, "pyroscope_ebpf_pprofs_dropped_total")

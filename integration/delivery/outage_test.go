@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 const outageConfig = `
@@ -37,11 +37,11 @@ func TestOutage(t *testing.T) {
 	if testkit.IsNightly() {
 		outage = 30
 	}
-	program := lab.ChainProgram(t, "hwoutage")
-	lab.StartRestingChain(t, program, 600)
-	server := lab.StartPyroscope(t)
-	h := lab.StartHeadwater(t, fmt.Sprintf(outageConfig, server.URL))
-	lab.WaitForService(t, server, "outage")
+	program := rig.ChainProgram(t, "hwoutage")
+	rig.StartRestingChain(t, program, 600)
+	server := rig.StartPyroscope(t)
+	h := rig.StartHeadwater(t, fmt.Sprintf(outageConfig, server.URL))
+	rig.WaitForService(t, server, "outage")
 	collected := func() float64 { return h.Metric(t, "pyroscope_ebpf_profiling_sessions_total") }
 	dropped := func() float64 { return h.Metric(t, "pyroscope_write_dropped_profiles_total") }
 	sent := func() float64 { return h.Metric(t, "pyroscope_write_sent_profiles_total") }
@@ -69,8 +69,8 @@ func TestOutage(t *testing.T) {
 	server.Run(t)
 	back := time.Now()
 	testkit.Eventually(t, "profiles arrive again", func() bool {
-		p := server.Profile(t, lab.CPUProfile, `{service_name="outage"}`, back)
-		return lab.Total(lab.OfCommand(lab.Stacks(p), "hwoutage")) >= 3e8
+		p := server.Profile(t, rig.CPUProfile, `{service_name="outage"}`, back)
+		return rig.Total(rig.OfCommand(rig.Stacks(p), "hwoutage")) >= 3e8
 	})
 
 	if sent() <= sentBefore {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestProbes: the samples of probe_links arrive in Pyroscope, each link under its own type: each call of a function,
@@ -22,9 +22,9 @@ func TestProbes(t *testing.T) {
 	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "hwprobed")
-	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "../../ebpf/source/probing/testdata/probed.c")
+	rig.Compile(t, "gcc", "-O1", "-g", "-o", program, "../../ebpf/source/probing/testdata/probed.c")
 	server := sharedPyroscope(t)
-	agent := lab.StartPrioritized(t, lab.HostConfig(server.URL, "probes", fmt.Sprintf(`
+	agent := rig.StartPrioritized(t, rig.HostConfig(server.URL, "probes", fmt.Sprintf(`
 		u_probe_links = ["%[1]s:outer"]
 		probe_links   = [
 			"uprobe:%[1]s:work value=arg1 unit=bytes name=sold_bytes",
@@ -32,7 +32,7 @@ func TestProbes(t *testing.T) {
 			"uprobe:%[1]s:missing",
 		]`, program)))
 	defer agent.Stop(t)
-	lab.WaitForService(t, server, "probes")
+	rig.WaitForService(t, server, "probes")
 	testkit.Eventually(t, "probes are attached", func() bool {
 		return agent.Metric(t, "pyroscope_ebpf_probes_attached") == 3
 	})

@@ -23,8 +23,8 @@ import (
 	"github.com/headwater/headwater/component"
 	pyro "github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/component/pyroscope/write"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // The remote_timeout of pushes. A slow server takes longer than slowTimeout; a normal server answers within pushTimeout
@@ -180,7 +180,7 @@ func TestPushMatrix(t *testing.T) {
 				}
 				sum := int64(0)
 				testkit.Eventually(t, "the profile is in Pyroscope", func() bool {
-					sum = lab.Total(lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf("{service_name=%q}", service),
+					sum = rig.Total(rig.Stacks(server.Profile(t, rig.CPUProfile, fmt.Sprintf("{service_name=%q}", service),
 						time.Time{})))
 					return sum > 0
 				})
@@ -234,7 +234,7 @@ func TestExpiredToken(t *testing.T) {
 		letThrough(w, r, forward)
 	})
 	token := filepath.Join(t.TempDir(), "token")
-	lab.WriteFile(t, token, "old")
+	rig.WriteFile(t, token, "old")
 	c := startWrite(t, endpointConfig(g.url, pushTimeout, fmt.Sprintf("bearer_token_file = %q", token))+"\nqueue {\n}")
 	for i := range 20 {
 		c.append(t, "token", time.Now().Add(time.Duration(i)*time.Millisecond), 10)
@@ -242,7 +242,7 @@ func TestExpiredToken(t *testing.T) {
 	testkit.Eventually(t, "the old token is refused",
 		func() bool { return len(c.log.Lines("401")) > 0 || len(c.log.Lines("unauthenticated")) > 0 })
 
-	lab.WriteFile(t, token, "new")
+	rig.WriteFile(t, token, "new")
 	testkit.Eventually(t, "all arrive", func() bool { n, all := g.sum(); return n == 20 && all.total == 200 })
 }
 
@@ -265,7 +265,7 @@ func TestServerLimits(t *testing.T) {
 		c.appendProfile(t, "limits-"+name, p)
 		got := int64(0)
 		testkit.Eventually(t, name+" arrive", func() bool {
-			got = lab.Total(lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf(`{service_name="limits-%s"}`, name),
+			got = rig.Total(rig.Stacks(server.Profile(t, rig.CPUProfile, fmt.Sprintf(`{service_name="limits-%s"}`, name),
 				time.Time{})))
 			return got >= want
 		})
@@ -284,7 +284,7 @@ type writer struct {
 	component *write.Component
 	receiver  pyro.Appendable
 	registry  *prometheus.Registry
-	log       *lab.Output
+	log       *rig.Output
 }
 
 // endpointConfig returns an endpoint block with short waits between attempts.
@@ -300,7 +300,7 @@ func endpointConfig(url string, timeout time.Duration, more string) string {
 
 func startWrite(t testing.TB, config string) *writer {
 	t.Helper()
-	w := &writer{registry: prometheus.NewRegistry(), log: &lab.Output{}}
+	w := &writer{registry: prometheus.NewRegistry(), log: &rig.Output{}}
 	var err error
 	w.component, err = write.New(component.Options{
 		ID: "pyroscope.write.test", DataPath: t.TempDir(), Registerer: w.registry,

@@ -16,8 +16,8 @@ import (
 	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
 	typesv1 "github.com/grafana/pyroscope/api/gen/proto/go/types/v1"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 const receiveConfig = `
@@ -64,8 +64,8 @@ pyroscope.write "server" {
 func TestReceive(t *testing.T) {
 	t.Parallel()
 	server := sharedPyroscope(t)
-	port := lab.FreePort(t)
-	h := lab.StartHeadwater(t, fmt.Sprintf(receiveConfig, port, server.URL))
+	port := rig.FreePort(t)
+	h := rig.StartHeadwater(t, fmt.Sprintf(receiveConfig, port, server.URL))
 	receiver := "http://127.0.0.1:" + port
 	testkit.Eventually(t, "the receiver listens", func() bool {
 		response, err := http.Get(receiver)
@@ -83,14 +83,14 @@ func TestReceive(t *testing.T) {
 
 	for service, squad := range map[string]string{"pushed": "river", "ingested": "lake"} {
 		selector := fmt.Sprintf(`{service_name=%q, squad=%q, cluster="here"}`, service, squad)
-		var got []lab.Stack
+		var got []rig.Stack
 		testkit.Eventually(t, selector+" is in Pyroscope", func() bool {
-			got = lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
+			got = rig.Stacks(server.Profile(t, rig.CPUProfile, selector, time.Time{}))
 			return len(got) > 0
 		})
 
 		if len(got) != 1 || got[0].Value != 70_000_000 || !slices.Equal(got[0].Names(), []string{"main", "work"}) {
-			t.Errorf("%s: %s", service, lab.Show(got, 3))
+			t.Errorf("%s: %s", service, rig.Show(got, 3))
 		}
 	}
 	services := server.LabelValues(t, "service_name")
@@ -175,7 +175,7 @@ func ingest(t testing.TB, url, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, body := lab.ReadResponse(t, response); code != http.StatusOK {
+	if code, body := rig.ReadResponse(t, response); code != http.StatusOK {
 		t.Fatalf("ingest: status %d: %s", code, body)
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // targetsConfig has the processes of some programs as targets, by program name, and one target for all other processes.
@@ -75,15 +75,15 @@ func (g group) inProgram() string { return "in_program_" + string(g) }
 func (g group) rest() string      { return "rest-" + string(g) }
 
 // agent profiles this host with the group's processes as targets.
-func (g group) agent(t *testing.T, server *lab.Pyroscope, refresh string) *lab.Headwater {
-	return lab.StartPrioritized(t, fmt.Sprintf(targetsConfig, server.URL, refresh, g.rest(), g))
+func (g group) agent(t *testing.T, server *rig.Pyroscope, refresh string) *rig.Headwater {
+	return rig.StartPrioritized(t, fmt.Sprintf(targetsConfig, server.URL, refresh, g.rest(), g))
 }
 
 func (g group) service(t *testing.T, role string) *service {
 	need.Root(t)
 	s := &service{name: fmt.Sprintf("hw-%s-%s", role, g)}
 	s.path = filepath.Join(t.TempDir(), s.name)
-	lab.Compile(t, "gcc", "-O1", "-g", "-Din_child="+g.inChild(), "-Din_program="+g.inProgram(), "-o", s.path,
+	rig.Compile(t, "gcc", "-O1", "-g", "-Din_child="+g.inChild(), "-Din_program="+g.inProgram(), "-o", s.path,
 		"testdata/serves.c")
 	return s
 }
@@ -119,7 +119,7 @@ func (s *service) said(t *testing.T) time.Duration {
 }
 
 // discovered waits until a process has a target.
-func discovered(t *testing.T, agent *lab.Headwater, pid int) {
+func discovered(t *testing.T, agent *rig.Headwater, pid int) {
 	testkit.Eventually(t, "the process is discovered", func() bool {
 		_, text := agent.Get(t, "/api/v0/web/components/pyroscope.ebpf.host")
 		return strings.Contains(text, fmt.Sprintf(`__process_pid__=\"%d\"`, pid)) ||
@@ -128,8 +128,8 @@ func discovered(t *testing.T, agent *lab.Headwater, pid int) {
 }
 
 // timeOf returns the CPU time that Pyroscope has of a function under a service.
-func timeOf(t *testing.T, server *lab.Pyroscope, service, function string) time.Duration {
-	return time.Duration(ofFunction(server.Profile(t, lab.CPUProfile, fmt.Sprintf("{service_name=%q}", service),
+func timeOf(t *testing.T, server *rig.Pyroscope, service, function string) time.Duration {
+	return time.Duration(ofFunction(server.Profile(t, rig.CPUProfile, fmt.Sprintf("{service_name=%q}", service),
 		time.Time{}), function))
 }
 

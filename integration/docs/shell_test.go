@@ -80,6 +80,11 @@ func checkCommand(t testing.TB, words []string) string {
 		return checkHeadwater(words[1:])
 	case words[0] == "go" && len(words) > 2:
 		return checkGo(words[1:])
+	case words[0] == "integration/lab/run" && len(words) > 1:
+		if _, err := os.Stat(filepath.Join(root, "integration/lab", words[1])); err != nil {
+			return "there is no such program"
+		}
+		return ""
 	case slices.Contains([]string{"kill", "curl", "git"}, words[0]):
 		return ""
 	}
@@ -142,8 +147,11 @@ func checkHeadwater(words []string) string {
 
 // checkGo looks for the package, and for the test that -run names.
 func checkGo(words []string) string {
-	pattern := ""
+	pattern, module := "", root
 	for i, word := range words {
+		if word == "-C" && i+1 < len(words) {
+			module = filepath.Join(root, words[i+1])
+		}
 		if word == "--" {
 			break
 		}
@@ -154,10 +162,10 @@ func checkGo(words []string) string {
 		if !strings.HasPrefix(word, "./") || folder == "." {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
+		if _, err := os.Stat(filepath.Join(module, folder)); err != nil {
 			return "there is no " + folder
 		}
-		if pattern != "" && !hasTest(filepath.Join(root, folder), pattern, all) {
+		if pattern != "" && !hasTest(filepath.Join(module, folder), pattern, all) {
 			return folder + " has no test " + pattern
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/fuse"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // stopLimit is how long a stop may take, whatever hangs, but for the time in which something waited for a CPU.
@@ -33,17 +33,17 @@ func TestStopWhileFilesHang(t *testing.T) {
 	record := []string{"record", "-a", "-d", "600", "-o", out}
 	tests := []struct {
 		name    string
-		start   func() *lab.Process
+		start   func() *rig.Process
 		signals int
 		nightly bool
 	}{
-		{"run", func() *lab.Process {
+		{"run", func() *rig.Process {
 			config := "pyroscope.ebpf \"host\" {\n\tforward_to = []\n\tcollect_interval = \"1s\"\n\ttargets_only = false\n}\n"
-			return lab.LaunchHeadwater(t, config, nil).Process
+			return rig.LaunchHeadwater(t, config, nil).Process
 		}, 1, false},
-		{"record", func() *lab.Process { return lab.Start(t, exec.Command(lab.Binary(t), record...)) }, 1, true},
-		{"record, by a second signal", func() *lab.Process {
-			return lab.Start(t, exec.Command(lab.Binary(t), record...))
+		{"record", func() *rig.Process { return rig.Start(t, exec.Command(rig.Binary(t), record...)) }, 1, true},
+		{"record, by a second signal", func() *rig.Process {
+			return rig.Start(t, exec.Command(rig.Binary(t), record...))
 		}, 2, true},
 	}
 	for _, test := range tests {
@@ -55,7 +55,7 @@ func TestStopWhileFilesHang(t *testing.T) {
 	for what, pid := range host.pids {
 		if testkit.IsNightly() || what == memoryHangs {
 			t.Run("stack of "+what, func(t *testing.T) {
-				p := lab.Start(t, exec.Command(lab.Binary(t), "stack", fmt.Sprint(pid)))
+				p := rig.Start(t, exec.Command(rig.Binary(t), "stack", fmt.Sprint(pid)))
 				p.Wait(t, time.Minute) // it reports a partial result; it would never end with a thread that hangs
 			})
 		}
@@ -81,16 +81,16 @@ const memoryHangs = "a process whose memory hangs"
 func startHanging(t *testing.T) *hangingHost {
 	t.Helper()
 	need.Tools(t, "gcc", "nsenter", "unshare", "mount")
-	dir := lab.PublicDir(t)
+	dir := rig.PublicDir(t)
 	files := map[string][]byte{"description": make([]byte, 4096)}
 	for _, name := range []string{"hwdark", "hwoverlay"} {
 		path := filepath.Join(dir, name)
 		buildHostile(t, path, name)
-		files[name] = []byte(lab.ReadFile(t, path))
+		files[name] = []byte(rig.ReadFile(t, path))
 	}
 	server := fuse.Mount(t, dir, files)
 	host := &hangingHost{server: server, pids: map[string]int{}}
-	add := func(what string, p *lab.Process) {
+	add := func(what string, p *rig.Process) {
 		p.WaitBusy(t)
 		host.pids[what] = p.PID()
 	}
@@ -101,16 +101,16 @@ func startHanging(t *testing.T) *hangingHost {
 		}
 	}
 	// From the root of the mount namespace: a user namespace cannot be created below another root.
-	add("a process on an overlay", lab.Start(t, exec.Command("nsenter", "--mount=/proc/self/ns/mnt", "--wd="+dir,
+	add("a process on an overlay", rig.Start(t, exec.Command("nsenter", "--mount=/proc/self/ns/mnt", "--wd="+dir,
 		"unshare", "-Urm", "sh", "-c", "mount -t overlay -o lowerdir=fuse,upperdir=upper,workdir=work overlay merged && "+
 			"exec merged/hwoverlay burn")))
 	if runtime.GOARCH == "amd64" { // there are no unwind rules for Java on other architectures
 		held, library := filepath.Join(dir, "held"), filepath.Join(dir, "libjvm.so")
-		lab.WriteFile(t, held+".c", fuse.Held)
-		lab.WriteFile(t, library+".c", fuse.HeldLibrary)
-		lab.Compile(t, "gcc", "-O2", "-o", held, held+".c", "-ldl")
-		lab.Compile(t, "gcc", "-O2", "-shared", "-fPIC", "-o", library, library+".c")
-		p := lab.Start(t, exec.Command(held, library, filepath.Join(server.Dir, "description")))
+		rig.WriteFile(t, held+".c", fuse.Held)
+		rig.WriteFile(t, library+".c", fuse.HeldLibrary)
+		rig.Compile(t, "gcc", "-O2", "-o", held, held+".c", "-ldl")
+		rig.Compile(t, "gcc", "-O2", "-shared", "-fPIC", "-o", library, library+".c")
+		p := rig.Start(t, exec.Command(held, library, filepath.Join(server.Dir, "description")))
 		testkit.Eventually(t, "the program is ready", func() bool { return p.Output.String() != "" })
 		server.Hang(t)
 		p.Signal(t, syscall.SIGUSR1)
@@ -122,19 +122,19 @@ func startHanging(t *testing.T) *hangingHost {
 }
 
 // stop stops a profiler once it has met all that hangs.
-func (host *hangingHost) stop(t *testing.T, p *lab.Process, signals int) {
+func (host *hangingHost) stop(t *testing.T, p *rig.Process, signals int) {
 	t.Helper()
 	testkit.Eventually(t, "something waits for all that hangs", func() bool {
 		if p.Ended() {
 			t.Fatalf("it has ended: %v\n%s", p.Err, p.Output.Tail(20))
 		}
 		waiting := threadsWaiting(t, p.PID())
-		for _, child := range lab.Children(t, p.PID()) {
+		for _, child := range rig.Children(t, p.PID()) {
 			waiting += threadsWaiting(t, child)
 		}
 		return waiting >= len(host.pids)
 	})
-	children := lab.Children(t, p.PID())
+	children := rig.Children(t, p.PID())
 	began, stalled := time.Now(), stalledTime()
 	for range signals {
 		p.Signal(t, syscall.SIGTERM)

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // harmlessKinds are the kinds of samples taken of programs, each together with CPU samples, and all kinds at once.
@@ -44,9 +44,9 @@ func TestHarmless(t *testing.T) {
 	need.Tools(t, "g++", "go", "gdb", "strace", "python3", "node", "java")
 	dir := t.TempDir()
 	harmless, static, grows := filepath.Join(dir, "harmless"), filepath.Join(dir, "static"), filepath.Join(dir, "grows")
-	lab.Compile(t, "g++", "-O2", "-o", harmless, "testdata/harmless.cc")
-	lab.Compile(t, "g++", "-O2", "-static", "-o", static, "testdata/harmless.cc")
-	lab.Compile(t, "go", "build", "-o", grows, "../../ebpf/source/probing/testdata/grows.go")
+	rig.Compile(t, "g++", "-O2", "-o", harmless, "testdata/harmless.cc")
+	rig.Compile(t, "g++", "-O2", "-static", "-o", static, "testdata/harmless.cc")
+	rig.Compile(t, "go", "build", "-o", grows, "../../ebpf/source/probing/testdata/grows.go")
 	var commands [][]string
 	for _, what := range []string{"throws", "longjumps", "coroutines", "children", "signals", "strict", "compiles"} {
 		commands = append(commands, []string{harmless, what}, []string{static, what})
@@ -78,8 +78,8 @@ func TestHarmless(t *testing.T) {
 		if kind != "all" && !testkit.IsNightly() {
 			continue // all includes it
 		}
-		received := lab.StartReceiver(t)
-		h := lab.StartHeadwater(t, lab.HostConfig(received.URL, "harmless", places.Replace(config)))
+		received := rig.StartReceiver(t)
+		h := rig.StartHeadwater(t, rig.HostConfig(received.URL, "harmless", places.Replace(config)))
 		h.WaitReady(t)
 		sampled := func() (n float64) {
 			for _, metric := range harmlessSamples(kind) {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // What the profiler may use on a host with hostile users.
@@ -42,13 +42,13 @@ func TestHostileHost(t *testing.T) {
 		t.Parallel()
 		interval, length = 2*time.Second, 0
 	}
-	received := lab.StartReceiver(t)
-	good := lab.ChainProgram(t, "hwgood")
-	host := startHostile(t, lab.BuildID(t, good))
-	living := lab.StartChain(t, good, 600)
-	config := strings.Replace(lab.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)
-	h := lab.StartPrioritized(t, config)
-	begun, missing, usedBefore := time.Now(), "", lab.CPUTime(t, fmt.Sprint(living.PID()))
+	received := rig.StartReceiver(t)
+	good := rig.ChainProgram(t, "hwgood")
+	host := startHostile(t, rig.BuildID(t, good))
+	living := rig.StartChain(t, good, 600)
+	config := strings.Replace(rig.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)
+	h := rig.StartPrioritized(t, config)
+	begun, missing, usedBefore := time.Now(), "", rig.CPUTime(t, fmt.Sprint(living.PID()))
 	defer func() {
 		if missing != "" {
 			t.Logf("missing: %s", missing)
@@ -60,7 +60,7 @@ func TestHostileHost(t *testing.T) {
 		missing = cmp.Or(limitNotHit(t, h), notMet(profiles))
 		return missing == "" && len(profiles) >= hostileProfiles
 	})
-	atStart, took := lab.CPUTime(t, fmt.Sprint(h.PID())), time.Since(begun).Round(time.Millisecond)
+	atStart, took := rig.CPUTime(t, fmt.Sprint(h.PID())), time.Since(begun).Round(time.Millisecond)
 	t.Logf("in the first %v: %v of CPU time, %v, %d profiles", took, atStart, most, len(received.Profiles("hostile")))
 	if bound := hostileStart + time.Duration(startShare*float64(took)); atStart > bound {
 		t.Errorf("the profiler has used %v of CPU time until all was met, more than %v", atStart, bound)
@@ -73,7 +73,7 @@ func TestHostileHost(t *testing.T) {
 		t.Error("a FIFO or a device of a user was opened")
 	}
 	checkOverdue(t, h)
-	used, m := lab.CPUTime(t, fmt.Sprint(living.PID()))-usedBefore, h.Metrics(t)
+	used, m := rig.CPUTime(t, fmt.Sprint(living.PID()))-usedBefore, h.Metrics(t)
 	lost := m.Sum(t, "pyroscope_ebpf_samples_lost_total") / m.Sum(t, "pyroscope_ebpf_samples_expected_total")
 	stopping := time.Now()
 	h.Signal(t, syscall.SIGINT)
@@ -93,11 +93,11 @@ func TestHostileHost(t *testing.T) {
 }
 
 // measureHostile watches headwater for some time, and demands that it uses little CPU time.
-func measureHostile(t testing.TB, h *lab.Headwater, received *lab.Receiver, interval, length time.Duration) {
+func measureHostile(t testing.TB, h *rig.Headwater, received *rig.Receiver, interval, length time.Duration) {
 	t.Helper()
-	cpu, rounds, from := lab.CPUTime(t, fmt.Sprint(h.PID())), len(received.Profiles("hostile")), time.Now()
+	cpu, rounds, from := rig.CPUTime(t, fmt.Sprint(h.PID())), len(received.Profiles("hostile")), time.Now()
 	most := watch(t, h, "the time is over", hostileRSS, func() bool { return time.Since(from) >= length })
-	cpu, rounds = lab.CPUTime(t, fmt.Sprint(h.PID()))-cpu, len(received.Profiles("hostile"))-rounds
+	cpu, rounds = rig.CPUTime(t, fmt.Sprint(h.PID()))-cpu, len(received.Profiles("hostile"))-rounds
 	elapsed := time.Since(from)
 	share := cpu.Seconds() / elapsed.Seconds()
 	profiles := received.Profiles("hostile")
@@ -118,7 +118,7 @@ func measureHostile(t testing.TB, h *lab.Headwater, received *lab.Receiver, inte
 func timeOfOthers(profiles []*profile.Profile) time.Duration {
 	var sum int64
 	for _, p := range profiles {
-		for _, s := range lab.Stacks(p) {
+		for _, s := range rig.Stacks(p) {
 			if name := s.Names()[0]; !strings.HasPrefix(name, "hw") && name != "headwater" {
 				sum += s.Value
 			}
@@ -128,7 +128,7 @@ func timeOfOthers(profiles []*profile.Profile) time.Duration {
 }
 
 // limitNotHit returns a limit that has not yet counted a refused input.
-func limitNotHit(t testing.TB, h *lab.Headwater) string {
+func limitNotHit(t testing.TB, h *rig.Headwater) string {
 	t.Helper()
 	m := h.Metrics(t)
 	for _, reader := range []string{`reader="debug_link"`, `reader="decompressed"`} {
@@ -149,15 +149,15 @@ var hostileFrames = map[string]string{"hwhonest": "honest_code", "hwtwin": "hwtw
 
 // notMet returns a hostile program that was not sampled so far, or a name that it has to have.
 func notMet(profiles []*profile.Profile) string {
-	var all []lab.Stack
+	var all []rig.Stack
 	for _, p := range profiles {
-		all = append(all, lab.Stacks(p)...)
+		all = append(all, rig.Stacks(p)...)
 	}
 	for _, part := range hostileParts("") {
-		of := lab.OfCommand(all, part.name)
+		of := rig.OfCommand(all, part.name)
 		want := cmp.Or(hostileFrames[part.name], part.name)
-		if !slices.ContainsFunc(of, func(s lab.Stack) bool { return s.Has(want) }) {
-			return part.name + " with a frame " + want + ":\n" + lab.Show(of, 3)
+		if !slices.ContainsFunc(of, func(s rig.Stack) bool { return s.Has(want) }) {
+			return part.name + " with a frame " + want + ":\n" + rig.Show(of, 3)
 		}
 	}
 	return ""
@@ -168,10 +168,10 @@ func notMet(profiles []*profile.Profile) string {
 // program's CPU time in all profiles.
 func checkHostileProfiles(t testing.TB, profiles []*profile.Profile, good string) (sum time.Duration) {
 	t.Helper()
-	var all []lab.Stack
+	var all []rig.Stack
 	name, met := filepath.Base(good), false
 	for i, p := range profiles {
-		all = append(all, lab.Stacks(p)...)
+		all = append(all, rig.Stacks(p)...)
 		whole, total := wholeChains(t, p, name)
 		sum += time.Duration(total)
 		// If other processes use the CPUs, the first rounds may lack names and unwind tables, and a profile has few
@@ -180,7 +180,7 @@ func checkHostileProfiles(t testing.TB, profiles []*profile.Profile, good string
 		slack := 3 * p.Period
 		if met && p.DurationNanos > int64(time.Second) && whole+slack < total*9/10 {
 			t.Errorf("profile %d of %d: %d of the good program's %d ms are in whole stacks:\n%s",
-				i, len(profiles), whole/1e6, total/1e6, lab.Show(lab.OfCommand(lab.Stacks(p), name), 3))
+				i, len(profiles), whole/1e6, total/1e6, rig.Show(rig.OfCommand(rig.Stacks(p), name), 3))
 		}
 	}
 	if !met {
@@ -192,8 +192,8 @@ func checkHostileProfiles(t testing.TB, profiles []*profile.Profile, good string
 			break
 		}
 	}
-	for _, s := range lab.OfCommand(all, "hwtwin") {
-		if slices.ContainsFunc(s.Names(), lab.InChain) {
+	for _, s := range rig.OfCommand(all, "hwtwin") {
+		if slices.ContainsFunc(s.Names(), rig.InChain) {
 			t.Errorf("a program with the good one's build ID has its names: %v", s)
 		}
 	}
@@ -212,7 +212,7 @@ func (u usage) String() string {
 
 // watch requires that headwater is healthy and within its bounds until a condition holds. The bound of resident memory
 // is in KiB.
-func watch(t testing.TB, h *lab.Headwater, what string, mostRSS int, condition func() bool) (most usage) {
+func watch(t testing.TB, h *rig.Headwater, what string, mostRSS int, condition func() bool) (most usage) {
 	t.Helper()
 	testkit.Eventually(t, what, func() bool {
 		if h.Ended() {
@@ -235,7 +235,7 @@ func watch(t testing.TB, h *lab.Headwater, what string, mostRSS int, condition f
 
 // checkOverdue demands that no round was overdue, but for one for each second that threads of headwater have waited
 // for a CPU. A round that waits for a hostile file uses no CPU and waits for none.
-func checkOverdue(t testing.TB, h *lab.Headwater) {
+func checkOverdue(t testing.TB, h *rig.Headwater) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", h.PID()))
 	if err != nil {
@@ -261,9 +261,9 @@ func checkOverdue(t testing.TB, h *lab.Headwater) {
 }
 
 // rss returns the resident memory of headwater in KiB.
-func rss(t testing.TB, h *lab.Headwater) (size int) {
+func rss(t testing.TB, h *rig.Headwater) (size int) {
 	t.Helper()
-	_, memory, _ := strings.Cut(lab.ReadFile(t, fmt.Sprintf("/proc/%d/status", h.PID())), "VmRSS:")
+	_, memory, _ := strings.Cut(rig.ReadFile(t, fmt.Sprintf("/proc/%d/status", h.PID())), "VmRSS:")
 	if _, err := fmt.Sscanf(memory, "%d kB", &size); err != nil {
 		t.Fatalf("VmRSS: %v", err)
 	}
@@ -271,9 +271,9 @@ func rss(t testing.TB, h *lab.Headwater) (size int) {
 }
 
 // unnamedFiles returns the size of the unnamed files that headwater has mapped.
-func unnamedFiles(t testing.TB, h *lab.Headwater) (size int64) {
+func unnamedFiles(t testing.TB, h *rig.Headwater) (size int64) {
 	t.Helper()
-	for line := range strings.Lines(lab.ReadFile(t, fmt.Sprintf("/proc/%d/maps", h.PID()))) {
+	for line := range strings.Lines(rig.ReadFile(t, fmt.Sprintf("/proc/%d/maps", h.PID()))) {
 		if !strings.Contains(line, "headwater-section-") {
 			continue
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/language/engine"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // hostileRuntime is a host where processes of a language overwrite the memory that the profiler reads, faster than it
@@ -51,7 +51,7 @@ func TestHostileInterpreters(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc", "python3")
 	needInterpreters(t)
-	dir := lab.PublicDir(t)
+	dir := rig.PublicDir(t)
 	host := hostileRuntime{good: "hwgoodpython", caller: "good_caller", foreign: "abcdefgh"}
 	for _, mode := range []string{"codes", "cycle", "nowhere", "places"} { // of python.c
 		program := filepath.Join(dir, "hw"+mode)
@@ -60,7 +60,7 @@ func TestHostileInterpreters(t *testing.T) {
 		startAsNobody(t, "/", program, mode)
 		host.hostile = append(host.hostile, "hw"+mode)
 	}
-	lab.Start(t, exec.Command("python3", "-c", goodPython))
+	rig.Start(t, exec.Command("python3", "-c", goodPython))
 	host.profile(t)
 }
 
@@ -70,10 +70,10 @@ func TestHostileNode(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc", "node")
 	needInterpreters(t)
-	dir := lab.PublicDir(t)
+	dir := rig.PublicDir(t)
 	scribble, script := filepath.Join(dir, "scribble"), filepath.Join(dir, "node.js")
-	lab.Compile(t, "gcc", "-O2", "-Wall", "-Wextra", "-o", scribble, "testdata/interpreters/scribble.c")
-	lab.WriteFile(t, script, lab.ReadFile(t, "testdata/interpreters/node.js"))
+	rig.Compile(t, "gcc", "-O2", "-Wall", "-Wextra", "-o", scribble, "testdata/interpreters/scribble.c")
+	rig.WriteFile(t, script, rig.ReadFile(t, "testdata/interpreters/node.js"))
 	node := find(t, "node")
 	host := hostileRuntime{good: "hwgood", caller: "goodCaller", foreign: "level"}
 	for _, mode := range scribbled {
@@ -90,10 +90,10 @@ func TestHostileJava(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc", "java", "javac")
 	needInterpreters(t)
-	dir := lab.PublicDir(t)
+	dir := rig.PublicDir(t)
 	scribble := filepath.Join(dir, "scribble")
-	lab.Compile(t, "gcc", "-O2", "-Wall", "-Wextra", "-o", scribble, "testdata/interpreters/scribble.c")
-	lab.Compile(t, "javac", "-d", dir, "testdata/interpreters/Hostile.java")
+	rig.Compile(t, "gcc", "-O2", "-Wall", "-Wextra", "-o", scribble, "testdata/interpreters/scribble.c")
+	rig.Compile(t, "javac", "-d", dir, "testdata/interpreters/Hostile.java")
 	java := func(name string, more ...string) []string {
 		named := filepath.Join(dir, name)
 		if err := os.Symlink(find(t, "java"), named); err != nil {
@@ -138,16 +138,16 @@ func find(t *testing.T, name string) string {
 func (r *hostileRuntime) profile(t *testing.T) {
 	const profiled, mostRSS = 3, hostileRSS + engine.MaxRemembered>>10
 	const interval, warm, length = 4 * time.Second, 12 * time.Second, 32 * time.Second
-	received := lab.StartReceiver(t)
-	config := strings.Replace(lab.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)
-	h := lab.StartPrioritized(t, config)
+	received := rig.StartReceiver(t)
+	config := strings.Replace(rig.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)
+	h := rig.StartPrioritized(t, config)
 	begun := time.Now()
 	watch(t, h, "a profile with functions of the good program", mostRSS, func() bool {
 		all := received.Profiles("hostile")
 		return time.Since(begun) >= warm && len(all) > 0 && r.named(all[len(all)-1]) > 0
 	})
 
-	from, cpu := time.Now(), lab.CPUTime(t, fmt.Sprint(h.PID()))
+	from, cpu := time.Now(), rig.CPUTime(t, fmt.Sprint(h.PID()))
 	rounds := len(received.Profiles("hostile"))
 	most := watch(t, h, "more profiles, of all hostile processes", mostRSS, func() bool {
 		all := received.Profiles("hostile")[rounds:]
@@ -155,7 +155,7 @@ func (r *hostileRuntime) profile(t *testing.T) {
 	})
 	profiles := received.Profiles("hostile")[rounds:]
 	elapsed := time.Since(from)
-	cpu = lab.CPUTime(t, fmt.Sprint(h.PID())) - cpu
+	cpu = rig.CPUTime(t, fmt.Sprint(h.PID())) - cpu
 
 	m := h.Metrics(t)
 	const frames = "pyroscope_ebpf_runtime_frames"
@@ -171,7 +171,7 @@ func (r *hostileRuntime) profile(t *testing.T) {
 
 // named returns the time of the good program in a profile that has its functions.
 func (r *hostileRuntime) named(p *profile.Profile) (sum int64) {
-	for _, s := range lab.OfCommand(lab.Stacks(p), r.good) {
+	for _, s := range rig.OfCommand(rig.Stacks(p), r.good) {
 		if s.Has(r.caller) {
 			sum += s.Value
 		}
@@ -181,30 +181,30 @@ func (r *hostileRuntime) named(p *profile.Profile) (sum int64) {
 
 // notSampled returns which hostile processes no profile has.
 func (r *hostileRuntime) notSampled(profiles []*profile.Profile) []string {
-	var all []lab.Stack
+	var all []rig.Stack
 	for _, p := range profiles {
-		all = append(all, lab.Stacks(p)...)
+		all = append(all, rig.Stacks(p)...)
 	}
-	return slices.DeleteFunc(slices.Clone(r.hostile), func(name string) bool { return len(lab.OfCommand(all, name)) > 0 })
+	return slices.DeleteFunc(slices.Clone(r.hostile), func(name string) bool { return len(rig.OfCommand(all, name)) > 0 })
 }
 
 // check requires the names of the good program in each profile, and no names of other programs in it.
 func (r *hostileRuntime) check(t *testing.T, profiles []*profile.Profile) {
-	var all []lab.Stack
+	var all []rig.Stack
 	for i, p := range profiles {
-		found := lab.OfCommand(lab.Stacks(p), r.good)
+		found := rig.OfCommand(rig.Stacks(p), r.good)
 		named := r.named(p)
-		t.Logf("profile %d: %d of %d ms of the good program have its functions", i, named/1e6, lab.Total(found)/1e6)
-		all = append(all, lab.Stacks(p)...)
-		if named == 0 && lab.Total(found) >= 3*p.Period { // on a busy host the program is hardly sampled
-			t.Errorf("profile %d of %d lacks the functions of the good program:\n%s", i, len(profiles), lab.Show(found, 3))
+		t.Logf("profile %d: %d of %d ms of the good program have its functions", i, named/1e6, rig.Total(found)/1e6)
+		all = append(all, rig.Stacks(p)...)
+		if named == 0 && rig.Total(found) >= 3*p.Period { // on a busy host the program is hardly sampled
+			t.Errorf("profile %d of %d lacks the functions of the good program:\n%s", i, len(profiles), rig.Show(found, 3))
 		}
 	}
 	for _, name := range r.hostile {
-		of := lab.OfCommand(all, name)
-		t.Logf("%s: %d stacks, such as\n%.400s", name, len(of), lab.Show(of, 1))
+		of := rig.OfCommand(all, name)
+		t.Logf("%s: %d stacks, such as\n%.400s", name, len(of), rig.Show(of, 1))
 	}
-	for _, s := range lab.OfCommand(all, r.good) {
+	for _, s := range rig.OfCommand(all, r.good) {
 		for _, name := range s.Functions {
 			if strings.HasPrefix(name, r.foreign) {
 				t.Errorf("the good program has names of another: %v", s)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 	"github.com/headwater/headwater/integration/testkit/slowelf"
 )
 
@@ -33,9 +33,9 @@ func TestHostileFilesInALoop(t *testing.T) {
 		t.Parallel()
 		start, length, profiles, files, size = 0, 0, 4, 1, 30<<20
 	}
-	dir := lab.PublicDir(t)
+	dir := rig.PublicDir(t)
 	honest := filepath.Join(dir, "honest")
-	lab.WriteFile(t, honest+".c", `
+	rig.WriteFile(t, honest+".c", `
 #include <time.h>
 __attribute__((noinline)) unsigned long burn(volatile unsigned long n) {
 	unsigned long sum = 0;
@@ -48,7 +48,7 @@ int main(void) {
 		burn(1000000);
 }
 `)
-	lab.Compile(t, "gcc", "-O1", "-Wl,--build-id", "-o", honest, honest+".c")
+	rig.Compile(t, "gcc", "-O1", "-Wl,--build-id", "-o", honest, honest+".c")
 	loop := "while :; do"
 	for i := range files {
 		for name, change := range map[string]func(*slowelf.Image){
@@ -65,8 +65,8 @@ int main(void) {
 			loop += fmt.Sprintf(" touch %s; %s;", path, path)
 		}
 	}
-	received := lab.StartReceiver(t)
-	h := lab.StartPrioritized(t, lab.HostConfig(received.URL, "hostile", ""))
+	received := rig.StartReceiver(t)
+	h := rig.StartPrioritized(t, rig.HostConfig(received.URL, "hostile", ""))
 	startAsNobody(t, "/", "sh", "-c", loop+" done")
 	await := func(d time.Duration, least int) {
 		begun := time.Now()
@@ -102,11 +102,11 @@ func longestGap(profiles []*profile.Profile) (longest time.Duration) {
 }
 
 // loopCPUTime returns the CPU time of headwater and of its helper.
-func loopCPUTime(t testing.TB, h *lab.Headwater) time.Duration {
+func loopCPUTime(t testing.TB, h *rig.Headwater) time.Duration {
 	t.Helper()
-	sum := lab.CPUTime(t, fmt.Sprint(h.PID()))
-	for _, child := range lab.Children(t, h.PID()) {
-		sum += lab.CPUTime(t, fmt.Sprint(child))
+	sum := rig.CPUTime(t, fmt.Sprint(h.PID()))
+	for _, child := range rig.Children(t, h.PID()) {
+		sum += rig.CPUTime(t, fmt.Sprint(child))
 	}
 	return sum
 }

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/fuse"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // hostilePart is a process of an ordinary user that wants to stop a profiler, mislead it
@@ -83,7 +83,7 @@ func debugLinkTo(target string) func(testing.TB, string, string) {
 // hostileHost is a host with all hostile parts.
 type hostileHost struct {
 	opened    int            // inotify(7): says when what must not be opened is
-	processes []*lab.Process // of the parts
+	processes []*rig.Process // of the parts
 }
 
 // startHostile starts all hostile parts, one of them on a file system that hangs, and one whose perf map is a link
@@ -96,7 +96,7 @@ func startHostile(t testing.TB, twin string) *hostileHost {
 	}
 	t.Cleanup(func() { unix.Close(opened) })
 	host := &hostileHost{opened: opened}
-	dir := lab.PublicDir(t)
+	dir := rig.PublicDir(t)
 	for _, part := range hostileParts(twin) {
 		root := filepath.Join(dir, part.name)
 		host.makeRoot(t, root)
@@ -178,7 +178,7 @@ func copyProgram(t testing.TB, path, compiler string, args []string, source stri
 	if err != nil {
 		t.Fatalf("%s --version: %v", compiler, err)
 	}
-	key := append([]string{string(version), lab.ReadFile(t, source), compiler}, args...)
+	key := append([]string{string(version), rig.ReadFile(t, source), compiler}, args...)
 	dir := testkit.Fixture(t, "hostile", key, func(dir string) error {
 		cmd := exec.Command(compiler, append(slices.Clone(args), "-o", filepath.Join(dir, "program"))...)
 		out, err := cmd.CombinedOutput()
@@ -191,11 +191,11 @@ func copyProgram(t testing.TB, path, compiler string, args []string, source stri
 }
 
 // startAsNobody runs a command without privileges in a root directory.
-func startAsNobody(t testing.TB, root string, args ...string) *lab.Process {
+func startAsNobody(t testing.TB, root string, args ...string) *rig.Process {
 	t.Helper()
 	need.Tools(t, "chroot")
 	user := fmt.Sprintf("--userspec=%d:%d", nobody, nobody)
-	return lab.Start(t, exec.Command("chroot", append([]string{user, "--groups=", root}, args...)...))
+	return rig.Start(t, exec.Command("chroot", append([]string{user, "--groups=", root}, args...)...))
 }
 
 // startThroughProc runs a program whose perf map is a link through /proc to a valid map with
@@ -207,7 +207,7 @@ func startThroughProc(t testing.TB, dir string) {
 		t.Fatal(err)
 	}
 	names, program := filepath.Join(dir, "names"), filepath.Join(dir, "hwmapproc")
-	lab.WriteFile(t, names, "10000000 1000 escaped\n")
+	rig.WriteFile(t, names, "10000000 1000 escaped\n")
 	if err := os.Chown(names, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func startOnHangingMount(t testing.TB, dir string) {
 	const name = "hwhanging"
 	program := filepath.Join(dir, name)
 	buildHostile(t, program, name)
-	server := fuse.Mount(t, dir, map[string][]byte{name: []byte(lab.ReadFile(t, program))})
+	server := fuse.Mount(t, dir, map[string][]byte{name: []byte(rig.ReadFile(t, program))})
 	p := startAsNobody(t, server.Dir, "/"+name, "burn")
 	p.WaitBusy(t)
 	server.Hang(t)

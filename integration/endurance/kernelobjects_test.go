@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // The resources that a process holds in the kernel, and all BPF objects.
@@ -32,7 +32,7 @@ func (r resources) String() string {
 }
 
 // measure reads what a profiler holds now.
-func measure(t testing.TB, h *lab.Headwater) resources {
+func measure(t testing.TB, h *rig.Headwater) resources {
 	t.Helper()
 	r := resources{rss: rss(t, h)}
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", h.PID()))
@@ -94,7 +94,7 @@ func bpfIDs(t testing.TB, kind bpfKind) map[uint32]bool {
 type bpfObjects struct{ programs, maps map[uint32]bool }
 
 // add adds the objects that headwater currently has open.
-func (o bpfObjects) add(t testing.TB, h *lab.Headwater) {
+func (o bpfObjects) add(t testing.TB, h *rig.Headwater) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", h.PID()))
 	if err != nil {

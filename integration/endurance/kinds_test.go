@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestAllKinds profiles programs that are hard to profile with every kind of samples on: ten thousand threads, half of
@@ -27,7 +27,7 @@ func TestAllKinds(t *testing.T) {
 		length = 5 * time.Second
 	}
 	program := filepath.Join(t.TempDir(), "hwwaits")
-	lab.Compile(t, "gcc", "-O2", "-pthread", "-o", program, "../bench/testdata/waits.c")
+	rig.Compile(t, "gcc", "-O2", "-pthread", "-o", program, "../bench/testdata/waits.c")
 	for name, command := range map[string][]string{
 		// Thousands of threads would use a whole CPU unless they only run when it is idle.
 		"threads":  {"chrt", "--idle", "0", program, "threads", "5000", "5000"},
@@ -48,12 +48,12 @@ const passesName = "pyroscope_ebpf_off_cpu_passes_total"
 // pass is the end of a pass over all threads: some time from one moment until another.
 type pass struct {
 	from, until time.Time
-	metrics     lab.Metrics // after it
+	metrics     rig.Metrics // after it
 }
 
 // nextPass waits until a pass ends. There are fewer passes the more threads there are, and they wait for a CPU as
 // everything does.
-func nextPass(t *testing.T, h *lab.Headwater) (p pass) {
+func nextPass(t *testing.T, h *rig.Headwater) (p pass) {
 	p.from = time.Now()
 	before := h.Metric(t, passesName)
 	testkit.Eventually(t, "a pass", func() bool {
@@ -71,9 +71,9 @@ func nextPass(t *testing.T, h *lab.Headwater) (p pass) {
 
 // profileAllKinds profiles a program for some time. The agent may use a third of a CPU.
 func profileAllKinds(t *testing.T, cmd *exec.Cmd, length time.Duration) {
-	living := lab.Start(t, cmd)
-	received := lab.StartReceiver(t)
-	h := lab.StartPrioritized(t, fmt.Sprintf(`
+	living := rig.Start(t, cmd)
+	received := rig.StartReceiver(t)
+	h := rig.StartPrioritized(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url            = %q
@@ -95,12 +95,12 @@ pyroscope.ebpf "host" {
 }
 `, received.URL, living.PID()))
 	testkit.Eventually(t, "the first profile", func() bool { return len(received.Profiles("hard")) > 0 })
-	spent, begun := lab.CPUTime(t, fmt.Sprint(h.PID())), time.Now()
+	spent, begun := rig.CPUTime(t, fmt.Sprint(h.PID())), time.Now()
 	first := nextPass(t, h)
 	time.Sleep(length)
 	last := nextPass(t, h)
 	before, after, took := first.metrics, last.metrics, time.Since(begun)
-	spent = lab.CPUTime(t, fmt.Sprint(h.PID())) - spent
+	spent = rig.CPUTime(t, fmt.Sprint(h.PID())) - spent
 
 	threads := after.Sum(t, "pyroscope_ebpf_off_cpu_threads")
 	const timeOfThreads = "pyroscope_ebpf_off_cpu_thread_nanoseconds_total"

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestOverheadLimit: a profiler that costs more than its limit samples less often, and the CPU time in its profiles is
@@ -18,11 +18,11 @@ import (
 func TestOverheadLimit(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
-	living := lab.StartChain(t, lab.ChainProgram(t, "hwlimited"), 600)
-	received := lab.StartReceiver(t)
-	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(living.PID())) }
+	living := rig.StartChain(t, rig.ChainProgram(t, "hwlimited"), 600)
+	received := rig.StartReceiver(t)
+	used := func() time.Duration { return rig.CPUTime(t, fmt.Sprint(living.PID())) }
 	launched := used()
-	h := lab.StartPrioritized(t, fmt.Sprintf(`
+	h := rig.StartPrioritized(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url            = %q
@@ -60,7 +60,7 @@ pyroscope.ebpf "host" {
 	var until int64
 	periods := map[int64]bool{}
 	for _, p := range received.Profiles("limited") {
-		sum += time.Duration(lab.Total(lab.Stacks(p)))
+		sum += time.Duration(rig.Total(rig.Stacks(p)))
 		periods[p.Period] = true
 		if until > 0 {
 			gaps += time.Duration(max(0, p.TimeNanos-until))
@@ -82,9 +82,9 @@ pyroscope.ebpf "host" {
 func TestMemoryLimit(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
-	living := lab.StartChain(t, lab.ChainProgram(t, "hwremembered"), 600)
-	received := lab.StartReceiver(t)
-	h := lab.StartPrioritized(t, fmt.Sprintf(`
+	living := rig.StartChain(t, rig.ChainProgram(t, "hwremembered"), 600)
+	received := rig.StartReceiver(t)
+	h := rig.StartPrioritized(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url            = %q

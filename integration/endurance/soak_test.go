@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // soakTime is what HEADWATER_SOAK says (`make -C integration soak`: 10m), or usual.
@@ -39,9 +39,9 @@ func TestSoak(t *testing.T) {
 		usual = 6 * time.Second
 	}
 	length := soakTime(t, usual)
-	program := lab.ChainProgram(t, "hwsoak")
-	received := lab.StartReceiver(t)
-	h := lab.StartPrioritized(t, lab.HostConfig(received.URL, "soak", ""))
+	program := rig.ChainProgram(t, "hwsoak")
+	received := rig.StartReceiver(t)
+	h := rig.StartPrioritized(t, rig.HostConfig(received.URL, "soak", ""))
 	testkit.Eventually(t, "a profile", func() bool { return len(received.Profiles("soak")) > 0 })
 	stopChurn := churn(t, program)
 

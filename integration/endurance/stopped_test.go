@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // stopLength is how long TestStopped stops the profiler: the kernel's logs of samples are
@@ -26,14 +26,14 @@ func TestStopped(t *testing.T) {
 	testkit.Nightly(t, "next to hostile programs late names decide; TestUncollectedSamplesAreCounted stops a reader")
 	need.Root(t)
 	t.Parallel()
-	program := lab.ChainProgram(t, "hwliving")
-	living := lab.StartChain(t, program, 600)
-	var others []*lab.Process
+	program := rig.ChainProgram(t, "hwliving")
+	living := rig.StartChain(t, program, 600)
+	var others []*rig.Process
 	for range 2 { // each runs some hundred programs a second
-		others = append(others, lab.Start(t, exec.Command("sh", "-c", "while :; do /bin/true; done")))
+		others = append(others, rig.Start(t, exec.Command("sh", "-c", "while :; do /bin/true; done")))
 	}
-	received := lab.StartReceiver(t)
-	h := lab.StartPrioritized(t, fmt.Sprintf(`
+	received := rig.StartReceiver(t)
+	h := rig.StartPrioritized(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url            = %q
@@ -87,7 +87,7 @@ type accounts struct {
 	lost, logFull, timerSkipped float64 // the latter two are parts of the first
 }
 
-func readAccounts(t testing.TB, h *lab.Headwater) accounts {
+func readAccounts(t testing.TB, h *rig.Headwater) accounts {
 	t.Helper()
 	m := h.Metrics(t)
 	const lost = "pyroscope_ebpf_samples_lost_total"
@@ -143,7 +143,7 @@ func checkLiving(t testing.TB, all []*profile.Profile) {
 		// The last profile may have few samples.
 		if slack := 3 * p.Period; whole+slack < total*95/100 {
 			t.Errorf("only %d of %d ms are in whole stacks:\n%s", whole/1e6, total/1e6,
-				lab.Show(lab.OfCommand(lab.Stacks(p), "hwliving"), 5))
+				rig.Show(rig.OfCommand(rig.Stacks(p), "hwliving"), 5))
 		}
 	}
 }
@@ -152,12 +152,12 @@ func checkLiving(t testing.TB, all []*profile.Profile) {
 // that is neither whole nor says that it is incomplete fails the test.
 func wholeChains(t testing.TB, p *profile.Profile, program string) (whole, total int64) {
 	t.Helper()
-	for _, s := range lab.OfCommand(lab.Stacks(p), program) {
+	for _, s := range rig.OfCommand(rig.Stacks(p), program) {
 		total += s.Value
 		if len(s.Frames) > 1 && strings.HasPrefix(s.Frames[1].Name, "[incomplete: ") {
 			continue
 		}
-		last, err := lab.ChainDepth(s)
+		last, err := rig.ChainDepth(s)
 		if err != nil {
 			t.Errorf("%v in %v", err, s)
 		}
@@ -173,17 +173,17 @@ func wholeChains(t testing.TB, p *profile.Profile, program string) (whole, total
 func checkEnded(t testing.TB, all []*profile.Profile) {
 	t.Helper()
 	// share returns the percentage of the time with an outcome, and the stacks with it.
-	share := func(profiles []*profile.Profile, outcome string) (percent float64, with []lab.Stack) {
-		var all []lab.Stack
+	share := func(profiles []*profile.Profile, outcome string) (percent float64, with []rig.Stack) {
+		var all []rig.Stack
 		for _, p := range profiles {
-			all = append(all, lab.Stacks(p)...)
+			all = append(all, rig.Stacks(p)...)
 		}
 		for _, s := range all {
 			if len(s.Frames) > 1 && strings.HasPrefix(s.Frames[1].Name, "[incomplete: "+outcome) {
 				with = append(with, s)
 			}
 		}
-		return 100 * float64(lab.Total(with)) / float64(max(lab.Total(all), 1)), with
+		return 100 * float64(rig.Total(with)) / float64(max(rig.Total(all), 1)), with
 	}
 	at := overStop(t, all)
 	usual, covering := all[:at], all[at:at+1]
@@ -196,6 +196,6 @@ func checkEnded(t testing.TB, all []*profile.Profile) {
 	}
 	if unknown > before+1 {
 		t.Errorf("%.2f %% of the samples are process_unknown, before the stop %.2f %%:\n%s",
-			unknown, before, lab.Show(stacks, 10))
+			unknown, before, rig.Show(stacks, 10))
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // bothHosts is the configuration of headwater and of the Grafana Agent, the same to the
@@ -56,19 +56,19 @@ func TestBothHosts(t *testing.T) {
 		t.Skip("HEADWATER_AGENT names no grafana-agent-flow; make -C integration agent-test builds one")
 	}
 	need.Root(t)
-	program := lab.ChainProgram(t, "hwchain-hosts")
-	lab.StartChain(t, program, 600)
+	program := rig.ChainProgram(t, "hwchain-hosts")
+	rig.StartChain(t, program, 600)
 
 	hosts := []struct {
 		name   string
 		binary string
-		server *lab.Pyroscope
-		*lab.Headwater
-	}{{name: "headwater", binary: lab.Binary(t)}, {name: "agent", binary: agent}}
+		server *rig.Pyroscope
+		*rig.Headwater
+	}{{name: "headwater", binary: rig.Binary(t)}, {name: "agent", binary: agent}}
 	for i := range hosts {
 		h := &hosts[i]
-		h.server = lab.StartPyroscope(t)
-		h.Headwater = lab.LaunchHeadwater(t, bothHosts, func(cmd *exec.Cmd) {
+		h.server = rig.StartPyroscope(t)
+		h.Headwater = rig.LaunchHeadwater(t, bothHosts, func(cmd *exec.Cmd) {
 			cmd.Path, cmd.Args[0] = h.binary, h.binary
 			cmd.Env = append(os.Environ(), "PYROSCOPE_URL="+h.server.URL)
 		})
@@ -79,8 +79,8 @@ func TestBothHosts(t *testing.T) {
 	}
 	for _, h := range hosts {
 		t.Run(h.name, func(t *testing.T) {
-			lab.CheckChain(t, h.server, program)
-			status, page := h.Get(t, lab.PagePath)
+			rig.CheckChain(t, h.server, program)
+			status, page := h.Get(t, rig.PagePath)
 			if status != 200 || !strings.Contains(page, "pyroscope.ebpf.host") {
 				t.Errorf("the component's page: status %d\n%.500s", status, page)
 			}
@@ -105,7 +105,7 @@ func TestBothHosts(t *testing.T) {
 }
 
 // healthyIDs waits until three components are healthy, and returns their IDs.
-func healthyIDs(t testing.TB, h *lab.Headwater) (ids []string) {
+func healthyIDs(t testing.TB, h *rig.Headwater) (ids []string) {
 	t.Helper()
 	testkit.Eventually(t, "all components are healthy", func() bool {
 		n, unhealthy := h.Unhealthy(t)

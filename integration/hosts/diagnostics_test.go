@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 var update = flag.Bool("update", false, "write the .expect files again")
@@ -40,9 +40,9 @@ func TestDiagnostics(t *testing.T) {
 			printed := diagnose(t, config)
 			golden := strings.TrimSuffix(config, ".river") + ".expect"
 			if *update {
-				lab.WriteFile(t, golden, printed)
+				rig.WriteFile(t, golden, printed)
 			}
-			if diff := cmp.Diff(lab.ReadFile(t, golden), printed); diff != "" {
+			if diff := cmp.Diff(rig.ReadFile(t, golden), printed); diff != "" {
 				t.Errorf("%s is not what was printed (-want +got):\n%s", golden, diff)
 			}
 		})
@@ -52,10 +52,10 @@ func TestDiagnostics(t *testing.T) {
 // diagnose runs a configuration that cannot work, from its own folder, and returns its output without the log.
 func diagnose(t testing.TB, config string) string {
 	t.Helper()
-	cmd := exec.Command(lab.Binary(t), "run", "--server.http.listen-addr=127.0.0.1:"+lab.FreePort(t),
+	cmd := exec.Command(rig.Binary(t), "run", "--server.http.listen-addr=127.0.0.1:"+rig.FreePort(t),
 		"--storage.path="+t.TempDir(), filepath.Base(config))
 	cmd.Dir = filepath.Dir(config)
-	p := lab.Start(t, cmd)
+	p := rig.Start(t, cmd)
 	if code := p.Wait(t, 2*time.Minute); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
@@ -84,7 +84,7 @@ func TestFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var stderr bytes.Buffer
-			cmd := exec.Command(lab.Binary(t), c.args...)
+			cmd := exec.Command(rig.Binary(t), c.args...)
 			cmd.Dir, cmd.Stderr = t.TempDir(), &stderr
 			err := cmd.Run()
 			var exit *exec.ExitError
@@ -102,17 +102,17 @@ func TestFlags(t *testing.T) {
 func TestNotRoot(t *testing.T) {
 	need.Root(t) // to become nobody
 	t.Parallel()
-	dir := lab.PublicDir(t)
+	dir := rig.PublicDir(t)
 	binary := filepath.Join(dir, "headwater")
-	testkit.CopyProgram(t, lab.Binary(t), binary)
+	testkit.CopyProgram(t, rig.Binary(t), binary)
 	config := filepath.Join(dir, "config.river")
-	lab.WriteFile(t, config, "pyroscope.ebpf \"host\" {\n\tforward_to = []\n}\n")
+	rig.WriteFile(t, config, "pyroscope.ebpf \"host\" {\n\tforward_to = []\n}\n")
 
-	address := "127.0.0.1:" + lab.FreePort(t)
+	address := "127.0.0.1:" + rig.FreePort(t)
 	cmd := exec.Command(binary, "run", "--require-healthy", "--server.http.listen-addr="+address,
 		"--storage.path="+filepath.Join(dir, "data"), config)
 	cmd.Dir, cmd.SysProcAttr = dir, asNobody()
-	p := lab.Start(t, cmd)
+	p := rig.Start(t, cmd)
 	testkit.Eventually(t, "the missing capabilities are named", func() bool {
 		return len(p.Output.Lines("CAP_BPF", "CAP_PERFMON")) > 0
 	})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // startStandIns starts a Docker daemon and a Kubernetes API server that know one
@@ -15,10 +15,10 @@ import (
 func startStandIns(t testing.TB, container string) []string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "docker.sock")
-	lab.Serve(t, "unix", socket, docker(container))
+	rig.Serve(t, "unix", socket, docker(container))
 	return []string{
 		"DOCKER_URL=unix://" + socket,
-		"KUBERNETES_URL=http://" + lab.Serve(t, "tcp", "127.0.0.1:0", kubernetes(container)),
+		"KUBERNETES_URL=http://" + rig.Serve(t, "tcp", "127.0.0.1:0", kubernetes(container)),
 		"HOSTNAME=node-1",
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestGallery runs every file of testdata/gallery and prints the result next to the pages of
@@ -43,7 +43,7 @@ func TestGallery(t *testing.T) {
 		gallery = slices.DeleteFunc(slices.Clone(gallery), func(e example) bool { return e.nightly })
 	}
 	container := hex.EncodeToString(randomBytes(t, 32))
-	busy := lab.StartInCgroup(t, "docker-"+container+".scope", exec.Command(lab.ChainProgram(t, "hwgallery"), "600"))
+	busy := rig.StartInCgroup(t, "docker-"+container+".scope", exec.Command(rig.ChainProgram(t, "hwgallery"), "600"))
 	environment := append(startStandIns(t, container), fmt.Sprintf("BUSY_PID=%d", busy.PID()))
 
 	// All run at once, so that the interval between profiles passes once.
@@ -96,7 +96,7 @@ func randomBytes(t testing.TB, n int) []byte {
 // gallery.
 func TestListedArguments(t *testing.T) {
 	for _, l := range listed {
-		text := lab.ReadFile(t, filepath.Join("testdata/gallery", l.file))
+		text := rig.ReadFile(t, filepath.Join("testdata/gallery", l.file))
 		for _, name := range l.arguments {
 			if !regexp.MustCompile(`(?m)^\t` + name + ` += `).MatchString(text) {
 				t.Errorf("%s does not give %s, which the page of %s %s lists", l.file, name, l.project, l.since)
@@ -108,16 +108,16 @@ func TestListedArguments(t *testing.T) {
 // hanging is an example that runs.
 type hanging struct {
 	example
-	*lab.Headwater
-	received *lab.Receiver
+	*rig.Headwater
+	received *rig.Receiver
 }
 
 func hang(t testing.TB, e example, environment []string) *hanging {
 	t.Helper()
-	received := lab.StartReceiver(t)
-	h := lab.LaunchHeadwater(t, lab.ReadFile(t, filepath.Join("testdata/gallery", e.file)), func(cmd *exec.Cmd) {
+	received := rig.StartReceiver(t)
+	h := rig.LaunchHeadwater(t, rig.ReadFile(t, filepath.Join("testdata/gallery", e.file)), func(cmd *exec.Cmd) {
 		cmd.Env = append(os.Environ(), environment...)
-		cmd.Env = append(cmd.Env, "PYROSCOPE_URL="+received.URL, "PROXY_PORT="+lab.FreePort(t))
+		cmd.Env = append(cmd.Env, "PYROSCOPE_URL="+received.URL, "PROXY_PORT="+rig.FreePort(t))
 		for _, argument := range cmd.Args {
 			if address, ok := strings.CutPrefix(argument, "--server.http.listen-addr="); ok {
 				cmd.Env = append(cmd.Env, "OWN_ADDRESS="+address)
@@ -141,7 +141,7 @@ func (h *hanging) look(t *testing.T) string {
 		return "refused: " + strings.Join(h.refused, "; ")
 	}
 	var n int
-	var unhealthy []lab.Health
+	var unhealthy []rig.Health
 	defer func() {
 		if t.Failed() {
 			t.Logf("not healthy: %v\npushed: %v\n%s", unhealthy, h.received.Counts(), h.Output.Tail(20))
@@ -149,7 +149,7 @@ func (h *hanging) look(t *testing.T) string {
 	}()
 	testkit.Eventually(t, "all components are healthy", func() bool {
 		n, unhealthy = h.Unhealthy(t)
-		unhealthy = slices.DeleteFunc(unhealthy, func(c lab.Health) bool {
+		unhealthy = slices.DeleteFunc(unhealthy, func(c rig.Health) bool {
 			return h.unhealthy != "" && strings.Contains(c.Message, h.unhealthy)
 		})
 		return n >= 2 && len(unhealthy) == 0

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestReload breaks the configuration of a running profiler, reloads it, and repairs it. In between, the old graph
@@ -18,13 +18,13 @@ import (
 func TestReload(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
-	program := lab.ChainProgram(t, "hwreload")
-	lab.StartRestingChain(t, program, 600)
-	received := lab.StartReceiver(t)
+	program := rig.ChainProgram(t, "hwreload")
+	rig.StartRestingChain(t, program, 600)
+	received := rig.StartReceiver(t)
 	config := func(service string) string {
-		return strings.Replace(lab.HostConfig(received.URL, service, `collect_kernel_profile = true`), `"2s"`, `"1s"`, 1)
+		return strings.Replace(rig.HostConfig(received.URL, service, `collect_kernel_profile = true`), `"2s"`, `"1s"`, 1)
 	}
-	h := lab.StartPrioritized(t, config("before"))
+	h := rig.StartPrioritized(t, config("before"))
 	collected := func() float64 { return h.Metric(t, "pyroscope_ebpf_profiling_sessions_total") }
 	goesOn := func(t testing.TB) {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestReload(t *testing.T) {
 		"missing reference": strings.Replace(config("broken"), "write.server.receiver", "write.nowhere.receiver", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab.WriteFile(t, h.Config, broken)
+			rig.WriteFile(t, h.Config, broken)
 			code, body := h.Reload(t)
 			if code != http.StatusBadRequest || !strings.Contains(body, "config.river:") {
 				t.Errorf("/-/reload answers %d %q, want 400 and the place", code, body)
@@ -57,7 +57,7 @@ func TestReload(t *testing.T) {
 		})
 	}
 
-	lab.WriteFile(t, h.Config, config("after"))
+	rig.WriteFile(t, h.Config, config("after"))
 	if code, body := h.Reload(t); code != http.StatusOK {
 		t.Fatalf("/-/reload of a good file answers %d %q", code, body)
 	}
@@ -75,15 +75,15 @@ func TestReload(t *testing.T) {
 func TestUpdateArguments(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
-	program := lab.ChainProgram(t, "hwupdate")
-	received := lab.StartReceiver(t)
+	program := rig.ChainProgram(t, "hwupdate")
+	received := rig.StartReceiver(t)
 	config := func(rate int) string {
-		return strings.Replace(lab.HostConfig(received.URL, "update", ""), "= 97", fmt.Sprintf("= %d", rate), 1)
+		return strings.Replace(rig.HostConfig(received.URL, "update", ""), "= 97", fmt.Sprintf("= %d", rate), 1)
 	}
 	rates := []int{400, 2000, 250, 1000}
-	h := lab.StartPrioritized(t, config(rates[0]))
-	busy := lab.StartChain(t, program, 600)
-	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(busy.PID())) }
+	h := rig.StartPrioritized(t, config(rates[0]))
+	busy := rig.StartChain(t, program, 600)
+	used := func() time.Duration { return rig.CPUTime(t, fmt.Sprint(busy.PID())) }
 	before := used()
 	// The process is sampled at each rate for two seconds of its CPU time. If it gets a third of a CPU, samples hit it
 	// randomly: the standard deviation is 1.9 % of the sum, and 10 % are five standard deviations.
@@ -93,7 +93,7 @@ func TestUpdateArguments(t *testing.T) {
 	}
 	for _, rate := range rates[1:] {
 		burn()
-		lab.WriteFile(t, h.Config, config(rate))
+		rig.WriteFile(t, h.Config, config(rate))
 		if code, body := h.Reload(t); code != http.StatusOK {
 			t.Fatalf("/-/reload answers %d %q", code, body)
 		}
@@ -107,7 +107,7 @@ func TestUpdateArguments(t *testing.T) {
 	periods := map[int64]bool{}
 	for _, p := range received.Profiles("update") {
 		periods[p.Period] = true
-		seen += time.Duration(lab.Total(lab.OfCommand(lab.Stacks(p), "hwupdate")))
+		seen += time.Duration(rig.Total(rig.OfCommand(rig.Stacks(p), "hwupdate")))
 	}
 	for _, rate := range rates {
 		if period := int64(time.Second) / int64(rate); !periods[period] {

@@ -20,14 +20,14 @@ import (
 	language "github.com/headwater/headwater/ebpf/language"
 	"github.com/headwater/headwater/ebpf/language/jvm"
 	"github.com/headwater/headwater/ebpf/object/elffile"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 	"github.com/headwater/headwater/integration/testkit/retry"
-	"github.com/headwater/headwater/integration/walks"
+	"github.com/headwater/headwater/integration/testkit/rig"
+	"github.com/headwater/headwater/integration/testkit/walks"
 )
 
-func TestMain(m *testing.M) { lab.Main(m) }
+func TestMain(m *testing.M) { rig.Main(m) }
 
 // compile compiles a program for Java 8 and later, and returns where its classes are.
 func compile(t *testing.T, source string) (classes string) {

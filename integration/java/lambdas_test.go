@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // ofOneRun matches what only one run of a program has in the names of its classes: an address or a count.
@@ -31,12 +31,12 @@ func TestLambdas(t *testing.T) {
 			file := filepath.Join(dir, name)
 			arguments = append([]string{"record", "-q", "-F", "499", "-o", file}, arguments...)
 			arguments = append(arguments, "--", java, "-Xbatch", "-cp", classes, "Lambdas", rounds)
-			out, err := exec.Command(lab.Binary(t), arguments...).CombinedOutput()
+			out, err := exec.Command(rig.Binary(t), arguments...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			return file
 		}
 		report := func(file string) string {
-			out, err := exec.Command(lab.Binary(t), "report", "--folded", file).CombinedOutput()
+			out, err := exec.Command(rig.Binary(t), "report", "--folded", file).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			return string(out)
 		}
@@ -47,7 +47,7 @@ func TestLambdas(t *testing.T) {
 				require.Empty(t, ofOneRun.FindAllString(folded, 3))
 				require.Contains(t, folded, ";Lambdas$$Lambda.getAsLong;Lambdas.lambda$supplier$0;Lambdas.burn")
 			}
-			out, err := exec.Command(lab.Binary(t), "diff", "--check", "--total", one, other).CombinedOutput()
+			out, err := exec.Command(rig.Binary(t), "diff", "--check", "--total", one, other).CombinedOutput()
 			require.NoError(t, err, "of equal runs:\n%s", out)
 		}
 		full := report(record("full.pb.gz", "--demangle", "full"))

@@ -8,19 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestDemangle shows one program's C++ names in the four ways.
 func TestDemangle(t *testing.T) {
 	need.Root(t)
-	server := lab.StartPyroscope(t)
+	server := rig.StartPyroscope(t)
 	program := filepath.Join(t.TempDir(), "hwmill")
-	lab.Compile(t, "g++", append(slices.Clone(lab.WithoutFramePointers), "-o", program,
+	rig.Compile(t, "g++", append(slices.Clone(rig.WithoutFramePointers), "-o", program,
 		"../stacks/testdata/programs/mill.cc")...)
-	mill := lab.Start(t, exec.Command(program, "600"))
+	mill := rig.Start(t, exec.Command(program, "600"))
 	want := map[string]string{
 		"none":       "_ZN5water4MillIdE4turnEdm",
 		"simplified": "water::Mill::turn",
@@ -38,11 +38,11 @@ pyroscope.ebpf "%[1]s" {
 }
 `, mode, mill.PID())
 	}
-	lab.StartHeadwater(t, config)
+	rig.StartHeadwater(t, config)
 	for mode, name := range want {
 		testkit.Eventually(t, mode+" has "+name, func() bool {
-			all := lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf("{service_name=%q}", mode), time.Time{}))
-			return slices.ContainsFunc(all, func(s lab.Stack) bool { return s.Has(name) })
+			all := rig.Stacks(server.Profile(t, rig.CPUProfile, fmt.Sprintf("{service_name=%q}", mode), time.Time{}))
+			return slices.ContainsFunc(all, func(s rig.Stack) bool { return s.Has(name) })
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // nameJudge counts how the names of sampled addresses compare with the tools'.
@@ -18,10 +18,10 @@ type nameJudge struct {
 	programs named
 	vdso     string
 	kernel   kernelFunctions
-	jit      []lab.Symbol
-	tables   map[string][]lab.Symbol // of nm, by file
-	entries  map[string][]lab.Symbol // of readelf, by file
-	stubs    map[string][]lab.Symbol // of objdump, by file
+	jit      []rig.Symbol
+	tables   map[string][]rig.Symbol // of nm, by file
+	entries  map[string][]rig.Symbol // of readelf, by file
+	stubs    map[string][]rig.Symbol // of objdump, by file
 	kinds    map[string]*nameCount
 	odd      []string // differences without an explanation
 }
@@ -32,11 +32,11 @@ type nameCount struct {
 	explained                 map[string]int
 }
 
-func newNameJudge(t testing.TB, programs named, jit []lab.Symbol) *nameJudge {
+func newNameJudge(t testing.TB, programs named, jit []rig.Symbol) *nameJudge {
 	return &nameJudge{
 		programs: programs, vdso: vdsoFile(t), kernel: readKallsyms(t), jit: jit,
-		tables: map[string][]lab.Symbol{}, entries: map[string][]lab.Symbol{},
-		stubs: map[string][]lab.Symbol{}, kinds: map[string]*nameCount{},
+		tables: map[string][]rig.Symbol{}, entries: map[string][]rig.Symbol{},
+		stubs: map[string][]rig.Symbol{}, kinds: map[string]*nameCount{},
 	}
 }
 
@@ -144,7 +144,7 @@ func (j *nameJudge) jitNames(locations []*profile.Location) {
 // noNames judges code outside any file that no perf map has.
 func (j *nameJudge) noNames(locations []*profile.Location) {
 	for _, l := range locations {
-		covered := slices.ContainsFunc(j.jit, func(s lab.Symbol) bool { return s.Start <= l.Address && l.Address < s.End })
+		covered := slices.ContainsFunc(j.jit, func(s rig.Symbol) bool { return s.Start <= l.Address && l.Address < s.End })
 		got := placesOf(l)
 		j.equal("outside any file and perf map", !covered && got[0].function == "[unknown]", got, "a perf map's")
 	}
@@ -188,13 +188,13 @@ func (j *nameJudge) symbolsAt(t testing.TB, file string, l *profile.Location) []
 		if file == "[vdso]" {
 			module = j.vdso
 		}
-		table = lab.SymbolTable(t, module, l.Mapping.BuildID)
-		j.tables[file], j.entries[file] = table, lab.FrameEntries(t, module)
+		table = rig.SymbolTable(t, module, l.Mapping.BuildID)
+		j.tables[file], j.entries[file] = table, rig.FrameEntries(t, module)
 	}
 	if stubs := j.stubsAt(t, file, l); len(stubs) > 0 {
 		return stubs
 	}
-	names, _ := lab.SymbolLabels(table, j.entries[file], file, l.Address)
+	names, _ := rig.SymbolLabels(table, j.entries[file], file, l.Address)
 	return names
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // connections is how many clients ask a server at once, each as soon as it has its answer.
@@ -24,7 +24,7 @@ type load struct {
 }
 
 // startLoad waits until the server has printed its address, and asks it from then on.
-func startLoad(t *testing.T, server *lab.Process) *load {
+func startLoad(t *testing.T, server *rig.Process) *load {
 	t.Helper()
 	url, l := addressOf(t, server), &load{}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}, Timeout: time.Minute}
@@ -44,7 +44,7 @@ func startLoad(t *testing.T, server *lab.Process) *load {
 // address is how servers print theirs.
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-func addressOf(t *testing.T, server *lab.Process) (url string) {
+func addressOf(t *testing.T, server *rig.Process) (url string) {
 	t.Helper()
 	testkit.Eventually(t, "the server says its address", func() bool {
 		if server.Ended() {

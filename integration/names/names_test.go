@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/record"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestNames profiles C, C++, Rust, Go stripped and not, node and fio at once. It compares
@@ -46,9 +46,9 @@ func buildNamed(t testing.TB) named {
 	} {
 		*path = filepath.Join(dir, name)
 	}
-	lab.Compile(t, "gcc", "-O2", "-g", "-o", n.plain, "testdata/names/plain.c")
-	lab.Compile(t, "g++", "-O2", "-g", "-o", n.templates, "testdata/names/templates.cc")
-	lab.Compile(t, "rustc", "-C", "opt-level=3", "-g", "-C", "symbol-mangling-version=v0",
+	rig.Compile(t, "gcc", "-O2", "-g", "-o", n.plain, "testdata/names/plain.c")
+	rig.Compile(t, "g++", "-O2", "-g", "-o", n.templates, "testdata/names/templates.cc")
+	rig.Compile(t, "rustc", "-C", "opt-level=3", "-g", "-C", "symbol-mangling-version=v0",
 		"-o", n.generic, "testdata/names/generic.rs")
 	for path, flags := range map[string]string{n.golang: "-compressdwarf=false", n.stripped: "-s -w"} {
 		// Paths are compared: they must be the paths of the sources, independent of GOFLAGS.
@@ -80,12 +80,12 @@ const nanosPerProgram = 6e8
 func tryNames(t *testing.T, programs named) map[string]int {
 	begin := time.Now()
 	pids := map[string]int{}
-	var running []*lab.Process
+	var running []*rig.Process
 	for name, path := range map[string]string{
 		"plain": programs.plain, "templates": programs.templates, "generic": programs.generic, "golang": programs.golang,
 		"stripped": programs.stripped,
 	} {
-		running = append(running, lab.Start(t, exec.Command(path, "300")))
+		running = append(running, rig.Start(t, exec.Command(path, "300")))
 		pids[name] = running[len(running)-1].PID()
 	}
 	script, err := filepath.Abs("testdata/names/hot.js")
@@ -94,24 +94,24 @@ func tryNames(t *testing.T, programs named) map[string]int {
 	}
 	command := exec.Command("node", "--perf-basic-prof", script, "300")
 	command.Dir = t.TempDir() // it leaves a log there
-	running = append(running, lab.Start(t, command))
+	running = append(running, rig.Start(t, command))
 	node := running[len(running)-1].PID()
 	t.Cleanup(func() { os.Remove(fmt.Sprintf("/tmp/perf-%d.map", node)) })
-	fio := lab.StartFio(t, 300)
-	testkit.Eventually(t, "fio has a worker", func() bool { return len(lab.Children(t, fio.PID())) == 1 })
-	pids["node"], pids["fio"] = node, lab.Children(t, fio.PID())[0]
+	fio := rig.StartFio(t, 300)
+	testkit.Eventually(t, "fio has a worker", func() bool { return len(rig.Children(t, fio.PID())) == 1 })
+	pids["node"], pids["fio"] = node, rig.Children(t, fio.PID())[0]
 
 	var targets []string
 	for name, pid := range pids {
 		targets = append(targets, fmt.Sprintf(`{"__process_pid__" = "%d", "service_name" = %q}`, pid, name))
 	}
-	h := lab.StartHeadwater(t, fmt.Sprintf(namesConfig, strings.Join(targets, ", ")))
+	h := rig.StartHeadwater(t, fmt.Sprintf(namesConfig, strings.Join(targets, ", ")))
 	var p *profile.Profile
 	testkit.Eventually(t, "a second of each program is in the profile", func() bool {
 		time.Sleep(time.Second)
 		p = h.Download(t)
 		seen := map[string]int64{}
-		for _, s := range lab.Stacks(p) {
+		for _, s := range rig.Stacks(p) {
 			seen[s.Frames[0].Name] += s.Value
 		}
 		return len(seen) == len(pids) && !slices.ContainsFunc(slices.Collect(maps.Values(seen)),

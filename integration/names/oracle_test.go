@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // place is a function at a line of a file, as addr2line prints it.
@@ -120,22 +120,22 @@ func goName(name string) string {
 }
 
 // kernelFunctions are the lines of /proc/kallsyms, by address.
-type kernelFunctions []lab.Symbol
+type kernelFunctions []rig.Symbol
 
 func readKallsyms(t testing.TB) kernelFunctions {
 	t.Helper()
 	var all kernelFunctions
-	for line := range strings.Lines(lab.ReadFile(t, "/proc/kallsyms")) {
+	for line := range strings.Lines(rig.ReadFile(t, "/proc/kallsyms")) {
 		fields := strings.Fields(line)
 		start, err := strconv.ParseUint(fields[0], 16, 64)
 		if err != nil {
 			t.Fatalf("/proc/kallsyms: %q", line)
 		}
 		if strings.Contains("tTwW", fields[1]) {
-			all = append(all, lab.Symbol{Start: start, Name: fields[2]})
+			all = append(all, rig.Symbol{Start: start, Name: fields[2]})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b lab.Symbol) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(all, func(a, b rig.Symbol) int { return cmp.Compare(a.Start, b.Start) })
 	return all
 }
 
@@ -158,13 +158,13 @@ var (
 )
 
 // readStubs returns the stubs of a file as objdump lists them.
-func readStubs(t testing.TB, file string, table []lab.Symbol) []lab.Symbol {
+func readStubs(t testing.TB, file string, table []rig.Symbol) []rig.Symbol {
 	t.Helper()
 	need.Tools(t, "objdump")
 	// objdump fails on a file without one of the sections, which is no reason to stop.
 	sections := []string{"-j", ".plt", "-j", ".plt.got", "-j", ".plt.sec"}
 	out, _ := exec.Command("objdump", append([]string{"-d", "--no-show-raw-insn", file}, sections...)...).Output()
-	var stubs []lab.Symbol
+	var stubs []rig.Symbol
 	for _, match := range stubLine.FindAllStringSubmatch(string(out), -1) {
 		start, err := strconv.ParseUint(match[1], 16, 64)
 		if err != nil {
@@ -175,12 +175,12 @@ func readStubs(t testing.TB, file string, table []lab.Symbol) []lab.Symbol {
 			target, _ := strconv.ParseUint(absolute[1], 16, 64)
 			for _, s := range table {
 				if s.Start == target {
-					stubs = append(stubs, lab.Symbol{Start: start, End: start + stubSize, Name: s.Name + "@plt"})
+					stubs = append(stubs, rig.Symbol{Start: start, End: start + stubSize, Name: s.Name + "@plt"})
 				}
 			}
 			continue
 		}
-		stubs = append(stubs, lab.Symbol{Start: start, End: start + stubSize, Name: name + "@plt"})
+		stubs = append(stubs, rig.Symbol{Start: start, End: start + stubSize, Name: name + "@plt"})
 	}
 	return stubs
 }
@@ -190,10 +190,10 @@ const stubSize = 16
 
 // readPerfMap returns the functions that a just-in-time compiler has written down, in
 // its order.
-func readPerfMap(t testing.TB, pid int) []lab.Symbol {
+func readPerfMap(t testing.TB, pid int) []rig.Symbol {
 	t.Helper()
-	var all []lab.Symbol
-	for line := range strings.Lines(lab.ReadFile(t, fmt.Sprintf("/tmp/perf-%d.map", pid))) {
+	var all []rig.Symbol
+	for line := range strings.Lines(rig.ReadFile(t, fmt.Sprintf("/tmp/perf-%d.map", pid))) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 3)
 		if len(fields) != 3 {
 			continue // being written
@@ -201,7 +201,7 @@ func readPerfMap(t testing.TB, pid int) []lab.Symbol {
 		start, err1 := strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
 		size, err2 := strconv.ParseUint(strings.TrimPrefix(fields[1], "0x"), 16, 64)
 		if err1 == nil && err2 == nil {
-			all = append(all, lab.Symbol{Start: start, End: start + size, Name: fields[2]})
+			all = append(all, rig.Symbol{Start: start, End: start + size, Name: fields[2]})
 		}
 	}
 	return all
@@ -210,7 +210,7 @@ func readPerfMap(t testing.TB, pid int) []lab.Symbol {
 // vdsoFile writes the vdso to a file. Every process has the same.
 func vdsoFile(t testing.TB) string {
 	t.Helper()
-	for line := range strings.Lines(lab.ReadFile(t, "/proc/self/maps")) {
+	for line := range strings.Lines(rig.ReadFile(t, "/proc/self/maps")) {
 		var start, end uint64
 		if !strings.HasSuffix(line, "[vdso]\n") {
 			continue
@@ -228,7 +228,7 @@ func vdsoFile(t testing.TB) string {
 			t.Fatal(err)
 		}
 		file := filepath.Join(t.TempDir(), "vdso")
-		lab.WriteFile(t, file, string(image))
+		rig.WriteFile(t, file, string(image))
 		return file
 	}
 	t.Fatal("no vdso in /proc/self/maps")

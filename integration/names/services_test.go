@@ -13,10 +13,10 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 	"github.com/headwater/headwater/integration/testkit/retry"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // service is a server in one language, and how its frames look.
@@ -78,7 +78,7 @@ var services = []service{
 		tools: []string{"java", "javac"},
 		command: func(t *testing.T) *exec.Cmd {
 			dir := t.TempDir()
-			lab.Compile(t, "javac", "-d", dir, "testdata/services/Shop.java")
+			rig.Compile(t, "javac", "-d", dir, "testdata/services/Shop.java")
 			return exec.Command("java", "-Dsun.net.httpserver.nodelay=true", "-cp", dir, "Shop")
 		},
 		source: "Shop.java",
@@ -107,12 +107,12 @@ func TestServices(t *testing.T) {
 	for _, s := range services {
 		t.Run(s.name, func(t *testing.T) {
 			need.Tools(t, s.tools...)
-			server := lab.Start(t, s.command(t))
+			server := rig.Start(t, s.command(t))
 			load := startLoad(t, server)
 			load.wait(t, 300)
 			pid := server.PID()
 			if s.workers > 0 {
-				pid = lab.Children(t, pid)[0]
+				pid = rig.Children(t, pid)[0]
 			}
 			retry.Run(t, func(t *retry.T) { s.try(t, load, pid) })
 		})
@@ -258,7 +258,7 @@ var declaration = regexp.MustCompile(`^\s*(?:def|function|static int|double|Stri
 
 // declarations returns which function a line of a source is in.
 func declarations(t testing.TB, source string) func(line int) string {
-	lines := strings.Split(lab.ReadFile(t, filepath.Join("testdata/services", source)), "\n")
+	lines := strings.Split(rig.ReadFile(t, filepath.Join("testdata/services", source)), "\n")
 	return func(line int) string {
 		for at := min(line, len(lines)) - 1; at >= 0; at-- {
 			if found := declaration.FindStringSubmatch(lines[at]); found != nil {

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/record"
 	"github.com/headwater/headwater/integration/testkit/retry"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestNamedShare profiles stripped programs of Debian with headwater, with and
@@ -38,7 +38,7 @@ func TestNamedShare(t *testing.T) {
 func strippedPrograms(t testing.TB) map[string]*exec.Cmd {
 	t.Helper()
 	fill := filepath.Join(t.TempDir(), "fill")
-	lab.WriteFile(t, fill, strings.Repeat("the river carries its water to the sea\n", 1<<18))
+	rig.WriteFile(t, fill, strings.Repeat("the river carries its water to the sea\n", 1<<18))
 	loop := func(command string) *exec.Cmd { return exec.Command("sh", "-c", "while :; do "+command+"; done") }
 	return map[string]*exec.Cmd{
 		"xz":      loop("xz -T1 -6 -c " + fill + " >/dev/null"),
@@ -71,13 +71,13 @@ func tryNamedShare(t *retry.T) map[string]map[string]float64 {
 	need.Tools(t, "perf", "unshare", "xz", "openssl", "perl", "sort")
 	config := strings.Replace(strings.Replace(namesConfig, "targets          = [%s]", "targets_only     = false", 1),
 		"397", "97", 1)
-	without := lab.LaunchHeadwater(t, config, func(cmd *exec.Cmd) { hideDebugFiles(t, cmd) })
-	with := lab.StartHeadwater(t, config)
+	without := rig.LaunchHeadwater(t, config, func(cmd *exec.Cmd) { hideDebugFiles(t, cmd) })
+	with := rig.StartHeadwater(t, config)
 	without.WaitReady(t)
 	for _, cmd := range strippedPrograms(t) {
-		lab.Start(t, cmd)
+		rig.Start(t, cmd)
 	}
-	lab.Start(t, exec.Command("fio", "--name=load", "--ioengine=libaio", "--rw=randread", "--bs=4k", "--size=32m",
+	rig.Start(t, exec.Command("fio", "--name=load", "--ioengine=libaio", "--rw=randread", "--bs=4k", "--size=32m",
 		"--iodepth=8",
 		"--filename="+filepath.Join(t.TempDir(), "fio.data"), "--time_based", "--runtime=300"))
 
@@ -134,10 +134,10 @@ func sampled(comm string) bool {
 var unnamedFrame = regexp.MustCompile(`\+0x[0-9a-f]+$|^\[unknown\]$`)
 
 // ours counts the user frames of headwater's profiles.
-func ours(t testing.TB, h *lab.Headwater) map[string]*share {
+func ours(t testing.TB, h *rig.Headwater) map[string]*share {
 	t.Helper()
 	table := map[string]*share{}
-	for _, s := range lab.Stacks(h.Download(t)) {
+	for _, s := range rig.Stacks(h.Download(t)) {
 		frames, named := 0, 0
 		for _, f := range s.Frames[1:] {
 			if f.File == "[kernel.kallsyms]" || strings.HasPrefix(f.Name, "[incomplete") {

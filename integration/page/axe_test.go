@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // axeFolder is the variable that has the folder of axe-core's npm package.
@@ -62,7 +62,7 @@ func TestAxe(t *testing.T) {
 func TestAxePages(t *testing.T) {
 	axe := axeScript(t)
 	need.Root(t)
-	h := lab.StartHeadwater(t, uiConfig)
+	h := rig.StartHeadwater(t, uiConfig)
 	file := filepath.Join(t.TempDir(), "other.folded")
 	require.NoError(t, os.WriteFile(file, []byte("main;hot 90\nmain;cold 10\n"), 0o600))
 	files, _ := startServe(t, file)
@@ -72,7 +72,7 @@ func TestAxePages(t *testing.T) {
 		for _, width := range []int64{1280, 390} {
 			for _, address := range []string{
 				h.URL + "/", h.URL + "/graph", h.URL + "/component/pyroscope.ebpf.host", h.URL + "/processes",
-				h.URL + "/health", h.URL + lab.PagePath, files, files + "1/",
+				h.URL + "/health", h.URL + rig.PagePath, files, files + "1/",
 			} {
 				b.do(t, chromedp.EmulateViewport(width, 800), chromedp.Navigate(address))
 				b.waits(t, "the page is there", `document.querySelector("main h1, header h1") !== null &&

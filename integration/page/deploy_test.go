@@ -12,10 +12,10 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/headwater/headwater/flame/compare"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 	"github.com/headwater/headwater/integration/testkit/retry"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // deployConfig has a target for each of three containers of one service.
@@ -45,15 +45,15 @@ func TestDeploy(t *testing.T) {
 		for i := range 3 {
 			containers = append(containers, strings.Repeat(fmt.Sprintf("%d123456789abcdef", i), 4))
 		}
-		h := lab.StartHeadwater(t, fmt.Sprintf(deployConfig, containers...))
-		var running *lab.Process
+		h := rig.StartHeadwater(t, fmt.Sprintf(deployConfig, containers...))
+		var running *rig.Process
 		deploy := func(image int, build string, work int) {
 			if running != nil {
 				running.Kill(t)
 			}
-			lab.Compile(t, "gcc", "-O1", "-g", fmt.Sprint("-DWORK=", work), "-Wl,--build-id=0x"+build, "-o", program,
+			rig.Compile(t, "gcc", "-O1", "-g", fmt.Sprint("-DWORK=", work), "-Wl,--build-id=0x"+build, "-o", program,
 				"testdata/paced.c")
-			running = lab.StartInCgroup(t, fmt.Sprintf("docker-%s.scope", containers[image]), exec.Command(program))
+			running = rig.StartInCgroup(t, fmt.Sprintf("docker-%s.scope", containers[image]), exec.Command(program))
 		}
 		deploy(0, "aaaaaaaa", 100)
 		testkit.Eventually(t, "the first build has run for a while", func() bool {
@@ -69,9 +69,9 @@ func TestDeploy(t *testing.T) {
 }
 
 // page returns where the page of a change is, as the overview links it.
-func changePage(t testing.TB, h *lab.Headwater, build string) string {
+func changePage(t testing.TB, h *rig.Headwater, build string) string {
 	t.Helper()
-	_, overview := h.Get(t, lab.PagePath)
+	_, overview := h.Get(t, rig.PagePath)
 	_, link, found := strings.Cut(overview, `href="./diff?build=`+url.QueryEscape(build)+"&amp;")
 	if !found {
 		return ""
@@ -81,14 +81,14 @@ func changePage(t testing.TB, h *lab.Headwater, build string) string {
 }
 
 // waitForReport waits until the report of a change is sufficient, and returns it.
-func waitForReport(t testing.TB, h *lab.Headwater, build string, enough func(*compare.Report) bool) (link string,
+func waitForReport(t testing.TB, h *rig.Headwater, build string, enough func(*compare.Report) bool) (link string,
 	r compare.Report) {
 	t.Helper()
 	testkit.Eventually(t, "the builds "+build+" are compared", func() bool {
 		if link = changePage(t, h, build); link == "" {
 			return false
 		}
-		status, body := h.Get(t, lab.PagePath+"api/"+link)
+		status, body := h.Get(t, rig.PagePath+"api/"+link)
 		var answer struct{ Report compare.Report }
 		if status == 200 {
 			if err := json.Unmarshal([]byte(body), &answer); err != nil {
@@ -102,7 +102,7 @@ func waitForReport(t testing.TB, h *lab.Headwater, build string, enough func(*co
 	return link, r
 }
 
-func checkSlower(t testing.TB, h *lab.Headwater, program string) {
+func checkSlower(t testing.TB, h *rig.Headwater, program string) {
 	t.Helper()
 	link, r := waitForReport(t, h, "aaaaaaaa,bbbbbbbb", func(r *compare.Report) bool {
 		return len(r.Changed) > 0 && r.New.Runs >= 8 || r.New.Runs >= 35
@@ -132,10 +132,10 @@ func checkSlower(t testing.TB, h *lab.Headwater, program string) {
 }
 
 // checkChangePage opens the page of a change in a browser.
-func checkChangePage(t testing.TB, h *lab.Headwater, link string) {
+func checkChangePage(t testing.TB, h *rig.Headwater, link string) {
 	t.Helper()
 	b := openBrowser(t)
-	b.do(t, chromedp.Navigate(h.URL+lab.PagePath+link))
+	b.do(t, chromedp.Navigate(h.URL+rig.PagePath+link))
 	waitForFlame(t, b)
 	b.screenshot(t, "deploy")
 	if row := text(t, b, "#changed tbody"); !strings.Contains(row, "price") || strings.Contains(row, "render") {
@@ -149,7 +149,7 @@ func checkChangePage(t testing.TB, h *lab.Headwater, link string) {
 		t.Errorf("price has the colour %s", shade)
 	}
 	for _, side := range []string{"#old", "#new"} { // each build's own flame graph
-		b.do(t, chromedp.Navigate(h.URL+lab.PagePath+link))
+		b.do(t, chromedp.Navigate(h.URL+rig.PagePath+link))
 		b.do(t, chromedp.Click(chromedp.CSS(side)))
 		testkit.Eventually(t, "the browser has followed the link", func() bool {
 			return result(t, b, chromedp.Evaluate[bool](`location.pathname.endsWith("/flame")`))
@@ -163,7 +163,7 @@ func checkChangePage(t testing.TB, h *lab.Headwater, link string) {
 	b.checkComplaints(t, h.URL)
 }
 
-func checkEqual(t testing.TB, h *lab.Headwater, program string) {
+func checkEqual(t testing.TB, h *rig.Headwater, program string) {
 	t.Helper()
 	_, r := waitForReport(t, h, "bbbbbbbb,cccccccc", func(r *compare.Report) bool { return r.New.Runs >= 8 })
 	if len(r.Changed) != 0 {

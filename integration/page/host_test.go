@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // hostConfig profiles the whole host at the usual rate, only for its page.
@@ -87,14 +87,14 @@ func BenchmarkHostTree(b *testing.B) {
 		seconds, err = strconv.Atoi(text)
 		require.NoError(b, err)
 	}
-	h := lab.StartHeadwater(b, hostConfig)
+	h := rig.StartHeadwater(b, hostConfig)
 	began := time.Now()
 	if load := os.Getenv("HEADWATER_HOST_LOAD"); load != "" {
-		lab.Start(b, exec.Command("../load", load, strconv.Itoa(seconds)))
+		rig.Start(b, exec.Command("../load", load, strconv.Itoa(seconds)))
 	}
 	end := began.Add(time.Duration(seconds)*time.Second + 5*time.Second) // the last round is there
 	address := func(i int) string {
-		return fmt.Sprintf("%s%sapi/tree?from=%d&to=%d", h.URL, lab.PagePath, began.UnixMilli()-int64(i), end.UnixMilli())
+		return fmt.Sprintf("%s%sapi/tree?from=%d&to=%d", h.URL, rig.PagePath, began.UnixMilli()-int64(i), end.UnixMilli())
 	}
 	time.Sleep(time.Until(end))
 	server := cpuMeter{b: b, pid: h.PID()}

@@ -16,9 +16,9 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestPage runs river/examples/quickstart.river, as `make run` does, and opens the page in a
@@ -27,14 +27,14 @@ import (
 func TestPage(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	lab.StartChain(t, lab.ChainProgram(t, "hwpage"), 180)
-	h := lab.StartHeadwater(t, lab.ReadFile(t, "../../river/examples/quickstart.river"))
+	rig.StartChain(t, rig.ChainProgram(t, "hwpage"), 180)
+	h := rig.StartHeadwater(t, rig.ReadFile(t, "../../river/examples/quickstart.river"))
 	b := openBrowser(t)
 
 	const row = `//tr[th[normalize-space()="hwpage"]]`
 	const link = chromedp.Search(row + `//a[starts-with(normalize-space(), "Flame graph")]`)
 	testkit.Eventually(t, "the overview has the process", func() bool {
-		b.do(t, chromedp.Navigate(h.URL+lab.PagePath))
+		b.do(t, chromedp.Navigate(h.URL+rig.PagePath))
 		return result(t, b, chromedp.Evaluate[bool](fmt.Sprintf(`document.evaluate(%q, document).iterateNext() !== null`,
 			row)))
 	})
@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 		if flameBox(t, b, "f59").Width >= 600 {
 			return true
 		}
-		b.do(t, chromedp.Navigate(h.URL+lab.PagePath), chromedp.Click(link))
+		b.do(t, chromedp.Navigate(h.URL+rig.PagePath), chromedp.Click(link))
 		waitForFlame(t, b)
 		return false
 	})

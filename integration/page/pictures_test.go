@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // shopScript is a Python program whose functions call each other and the C library.
@@ -38,9 +38,9 @@ func TestPictures(t *testing.T) {
 	need.Root(t)
 	t.Setenv("HEADWATER_SCREENSHOTS", out)
 	dir := t.TempDir()
-	lab.Compile(t, "g++", "-O2", "-o", filepath.Join(dir, "orders"), "../tools/testdata/work.cpp")
+	rig.Compile(t, "g++", "-O2", "-o", filepath.Join(dir, "orders"), "../tools/testdata/work.cpp")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.py"), []byte(shopScript), 0o644))
-	cmd := exec.Command(lab.Binary(t), "record", "-q", "-F", "499", "-o", "shop.html", "--",
+	cmd := exec.Command(rig.Binary(t), "record", "-q", "-F", "499", "-o", "shop.html", "--",
 		"sh", "-c", "./orders 6000 & python3 shop.py & wait")
 	cmd.Dir = dir
 	message, err := cmd.CombinedOutput()
@@ -79,7 +79,7 @@ func TestPicturesOfAgent(t *testing.T) {
 		t.Skip("make -C integration bench-parts RECORD=1 makes them")
 	}
 	t.Setenv("HEADWATER_SCREENSHOTS", out)
-	lab.Binary(t) // is built before the folder changes
+	rig.Binary(t) // is built before the folder changes
 	dir := t.TempDir()
 	for _, name := range []string{"before.pb.gz", "now.pb.gz"} {
 		data, err := os.ReadFile(filepath.Join(recordings, "clang -O2 on each CPU."+name))
@@ -87,7 +87,7 @@ func TestPicturesOfAgent(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 	}
 	t.Chdir(dir) // pages are named by their files
-	message, err := exec.Command(lab.Binary(t), "diff", "before.pb.gz", "now.pb.gz", "-o", "diff.html").CombinedOutput()
+	message, err := exec.Command(rig.Binary(t), "diff", "before.pb.gz", "now.pb.gz", "-o", "diff.html").CombinedOutput()
 	require.NoError(t, err, string(message))
 	t.Logf("%s", message)
 	address, _ := startServe(t, "before.pb.gz", "now.pb.gz")

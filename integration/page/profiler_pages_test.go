@@ -8,9 +8,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestProfilerPages visits a profiler's pages of processes and health: figures agree with tables, the search changes
@@ -18,8 +18,8 @@ import (
 func TestProfilerPages(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	lab.StartRestingChain(t, lab.ChainProgram(t, "hwpages"), 120)
-	h := lab.StartHeadwater(t, `
+	rig.StartRestingChain(t, rig.ChainProgram(t, "hwpages"), 120)
+	h := rig.StartHeadwater(t, `
 		pyroscope.ebpf "host" {
 			forward_to       = []
 			targets_only     = false

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestLinksOutliveARestart requests the same time before and after headwater is restarted, once after a signal to end
@@ -23,7 +23,7 @@ import (
 func TestLinksOutliveARestart(t *testing.T) {
 	testkit.Nightly(t, "package flame/server tests what is read after a restart")
 	need.Root(t)
-	lab.StartChain(t, lab.ChainProgram(t, "hwrestart"), 120)
+	rig.StartChain(t, rig.ChainProgram(t, "hwrestart"), 120)
 	data := t.TempDir()
 	h := startWithHistory(t, data, "1s")
 	rounds := func() int { return historyOf(t, h).History.Disk.Rounds }
@@ -42,7 +42,7 @@ func TestLinksOutliveARestart(t *testing.T) {
 	for i, answer := range answersOf(t, h, trees) {
 		require.JSONEq(t, intervals.ReplaceAllString(want[i], ""), intervals.ReplaceAllString(answer, ""), trees[i])
 	}
-	_, body := h.Get(t, lab.PagePath)
+	_, body := h.Get(t, rig.PagePath)
 	require.Contains(t, body, "On disk are ")
 	h.Signal(t, syscall.SIGKILL)
 	h.Wait(t, time.Minute)
@@ -59,9 +59,9 @@ func TestLinksOutliveARestart(t *testing.T) {
 var intervals = regexp.MustCompile(`"(interval|refresh)":\d+,`)
 
 // startWithHistory runs a profiler of this host whose history is in a folder of its own.
-func startWithHistory(t *testing.T, data, interval string) *lab.Headwater {
+func startWithHistory(t *testing.T, data, interval string) *rig.Headwater {
 	t.Helper()
-	h := lab.LaunchHeadwater(t, fmt.Sprintf(`
+	h := rig.LaunchHeadwater(t, fmt.Sprintf(`
 		pyroscope.ebpf "host" {
 			forward_to         = []
 			targets_only       = false
@@ -86,23 +86,23 @@ type historyHealth struct {
 	}
 }
 
-func historyOf(t *testing.T, h *lab.Headwater) (out historyHealth) {
+func historyOf(t *testing.T, h *rig.Headwater) (out historyHealth) {
 	t.Helper()
 	getAs(t, h, "api/health", &out)
 	return out
 }
 
-func answersOf(t *testing.T, h *lab.Headwater, paths []string) (answers []string) {
+func answersOf(t *testing.T, h *rig.Headwater, paths []string) (answers []string) {
 	t.Helper()
 	for _, path := range paths {
-		status, body := h.Get(t, lab.PagePath+path)
+		status, body := h.Get(t, rig.PagePath+path)
 		require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
 		answers = append(answers, body)
 	}
 	return answers
 }
 
-func getAs(t *testing.T, h *lab.Headwater, path string, to any) {
+func getAs(t *testing.T, h *rig.Headwater, path string, to any) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(answersOf(t, h, []string{path})[0]), to))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestServe opens the page of headwater serve: files are listed, shown with all that a flame graph has, downloaded, and
@@ -73,7 +73,7 @@ func TestServe(t *testing.T) {
 // startServe starts headwater serve, and returns the address of its page.
 func startServe(t *testing.T, files ...string) (address string, cmd *exec.Cmd) {
 	t.Helper()
-	cmd = exec.Command(lab.Binary(t), append([]string{"serve", "--listen", "127.0.0.1:0"}, files...)...)
+	cmd = exec.Command(rig.Binary(t), append([]string{"serve", "--listen", "127.0.0.1:0"}, files...)...)
 	out, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/flame/export"
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // speedscopeFolder is the variable that has the folder of speedscope's npm package.
@@ -79,8 +79,8 @@ func TestSpeedscope(t *testing.T) {
 func recordedProgram(t *testing.T) (*profile.Profile, string) {
 	dir := t.TempDir()
 	program, file := filepath.Join(dir, "hwwork"), filepath.Join(dir, "shop.pb.gz")
-	lab.Compile(t, "g++", "-O2", "-o", program, "../tools/testdata/work.cpp")
-	out, err := exec.Command(lab.Binary(t), "record", "-q", "-F", "499", "--threads", "--timestamps", "-o", file, "--",
+	rig.Compile(t, "g++", "-O2", "-o", program, "../tools/testdata/work.cpp")
+	out, err := exec.Command(rig.Binary(t), "record", "-q", "-F", "499", "--threads", "--timestamps", "-o", file, "--",
 		program, "30000").CombinedOutput()
 	require.NoError(t, err, string(out))
 	data, err := os.ReadFile(file)

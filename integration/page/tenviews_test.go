@@ -22,10 +22,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
-	records "github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	records "github.com/headwater/headwater/integration/testkit/record"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // visitor asks for what a browser asks for that shows a live flame graph: each interval the timeline, then the page of
@@ -197,7 +197,7 @@ func watch(t *testing.T, name string, viewed, other int, took time.Duration) pha
 	var cpu [len(pids)]time.Duration
 	var resident [len(pids)][]float64
 	for i, pid := range pids {
-		cpu[i] = lab.CPUTime(t, strconv.Itoa(pid))
+		cpu[i] = rig.CPUTime(t, strconv.Itoa(pid))
 	}
 	for time.Since(begun) < took {
 		time.Sleep(min(time.Second, took/4))
@@ -210,7 +210,7 @@ func watch(t *testing.T, name string, viewed, other int, took time.Duration) pha
 	for i, pid := range pids {
 		slices.Sort(resident[i])
 		of[i] = taken{
-			CPU:    100 * (lab.CPUTime(t, strconv.Itoa(pid)) - cpu[i]).Seconds() / passed.Seconds(),
+			CPU:    100 * (rig.CPUTime(t, strconv.Itoa(pid)) - cpu[i]).Seconds() / passed.Seconds(),
 			Median: resident[i][len(resident[i])/2], Most: resident[i][len(resident[i])-1],
 		}
 	}
@@ -244,12 +244,12 @@ func TestTenViews(t *testing.T) {
 	}
 	save := records.Test(t, "views", fmt.Sprintf("make -C integration bench-views VIEW_SECONDS=%d RECORD=1", seconds))
 	endLoad := startLoad(t, load, 3*seconds)
-	h, other := lab.StartHeadwater(t, config), lab.StartHeadwater(t, config)
+	h, other := rig.StartHeadwater(t, config), rig.StartHeadwater(t, config)
 	during := time.Duration(seconds) * time.Second
 	time.Sleep(2 * during / 5) // names of all programs are read
 	phases := []phase{watch(t, "before", h.PID(), other.PID(), during/5)}
 
-	all := visitors(h.URL+lab.PagePath, processNames(t, h))
+	all := visitors(h.URL+rig.PagePath, processNames(t, h))
 	stop, failures := make(chan struct{}), make(chan error, len(all))
 	var open sync.WaitGroup
 	for i, v := range all {
@@ -280,7 +280,7 @@ func startLoad(t *testing.T, set string, seconds int) (end func()) {
 	if set == "" {
 		return func() {}
 	}
-	load := lab.Start(t, exec.Command("../load", set, strconv.Itoa(seconds)))
+	load := rig.Start(t, exec.Command("../load", set, strconv.Itoa(seconds)))
 	end = sync.OnceFunc(func() { // it ends its child processes
 		load.Signal(t, syscall.SIGTERM)
 		load.Wait(t, time.Minute)
@@ -306,9 +306,9 @@ func (v *visitor) stay(stop <-chan struct{}, interval, wait time.Duration) error
 }
 
 // processNames returns the names of processes that were profiled, those with most samples first.
-func processNames(t *testing.T, h *lab.Headwater) (names []string) {
+func processNames(t *testing.T, h *rig.Headwater) (names []string) {
 	t.Helper()
-	_, body := h.Get(t, lab.PagePath+"api/processes?range=10m")
+	_, body := h.Get(t, rig.PagePath+"api/processes?range=10m")
 	var answer struct {
 		Processes []struct{ Name string }
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // uiConfig has components with and without work, a custom component, an import, references to receivers and to exports,
@@ -70,10 +70,10 @@ pyroscope.ebpf "host" {
 `
 
 // openUI runs uiConfig, and opens the list of its components.
-func openUI(t *testing.T) (*lab.Headwater, *browser, *uiPage) {
+func openUI(t *testing.T) (*rig.Headwater, *browser, *uiPage) {
 	t.Helper()
 	need.Root(t)
-	h := lab.StartHeadwater(t, uiConfig)
+	h := rig.StartHeadwater(t, uiConfig)
 	b := openBrowser(t)
 	page := &uiPage{t: t, b: b, url: h.URL}
 	page.open("/")

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // BenchmarkFrame measures the cost of a frame of Debian's Python in the BPF program, as ns/frame: each CPU is busy
@@ -24,7 +24,7 @@ func BenchmarkFrame(b *testing.B) {
 	need.Root(b)
 	need.Tools(b, "python3")
 	const few, many = 20, 120
-	h := lab.StartHeadwater(b, `
+	h := rig.StartHeadwater(b, `
 pyroscope.ebpf "host" {
 	forward_to     = []
 	targets_only   = false
@@ -47,9 +47,9 @@ pyroscope.ebpf "host" {
 
 // costOfSample returns the run time in ns of a sample of Python below that many calls.
 func costOfSample(b *testing.B, profiler, calls int) float64 {
-	var busy []*lab.Process
+	var busy []*rig.Process
 	for range runtime.NumCPU() {
-		busy = append(busy, lab.Start(b, exec.Command("/usr/bin/python3", "testdata/deep.py", fmt.Sprint(calls))))
+		busy = append(busy, rig.Start(b, exec.Command("/usr/bin/python3", "testdata/deep.py", fmt.Sprint(calls))))
 	}
 	time.Sleep(2 * time.Second) // it is known by then
 	before := runsOf(b, profiler)

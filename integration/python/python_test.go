@@ -18,12 +18,12 @@ import (
 
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/language/cpython"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
-func TestMain(m *testing.M) { lab.Main(m) }
+func TestMain(m *testing.M) { rig.Main(m) }
 
 // pythons are the interpreters to test with: Debian's, and those that the environment variable
 // HEADWATER_PYTHONS lists.
@@ -119,7 +119,7 @@ func TestEmbedded(t *testing.T) {
 	need.Tools(t, "gcc", "strip", "/usr/include/python3.11/Python.h")
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), embedded)
-	lab.Compile(t, "gcc", "-O2", "-s", "-I/usr/include/python3.11", "-o", path, "testdata/embedded.c", "-lpython3.11")
+	rig.Compile(t, "gcc", "-O2", "-s", "-I/usr/include/python3.11", "-o", path, "testdata/embedded.c", "-lpython3.11")
 	p := newProgram(t, "native", 2, path)
 	profilePrograms(t, []*program{p})
 	p.check(t)
@@ -175,7 +175,7 @@ type program struct {
 	way, name   string
 	evaluations int // how many native evaluation frames a stack has at least
 	cmd         *exec.Cmd
-	process     *lab.Process
+	process     *rig.Process
 	stdin       io.Closer
 	samples     []sample
 	another     bool // it runs in another interpreter than the first one of the process
@@ -201,7 +201,7 @@ func (p *program) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.process, p.stdin = lab.StartInCgroup(t, "docker-"+p.container()+".scope", p.cmd), stdin
+	p.process, p.stdin = rig.StartInCgroup(t, "docker-"+p.container()+".scope", p.cmd), stdin
 }
 
 // stop ends the program by the end of its standard input.

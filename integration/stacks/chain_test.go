@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // earlyChain is the chain that runs before the shared profiler does.
@@ -17,7 +17,7 @@ const earlyChain = "hwchain-early"
 func TestChain(t *testing.T) {
 	t.Parallel()
 	host := sharedHost(t)
-	late := lab.ChainProgram(t, "hwchain-late")
+	late := rig.ChainProgram(t, "hwchain-late")
 	for _, test := range []struct {
 		name  string
 		start func(t *testing.T) (program string)
@@ -26,7 +26,7 @@ func TestChain(t *testing.T) {
 			return filepath.Join(host.run(t, earlyChain).dir, earlyChain)
 		}},
 		{"started after", func(t *testing.T) string {
-			lab.StartChain(t, late, 3600)
+			rig.StartChain(t, late, 3600)
 			return late
 		}},
 	} {
@@ -34,7 +34,7 @@ func TestChain(t *testing.T) {
 			t.Parallel()
 			program := test.start(t)
 			// 750 samples: the first ones, of the dynamic linker, are fewer than 15.
-			lab.JudgeChain(t, inTime(t, host.until(t, filepath.Base(program), 3*time.Second)), program)
+			rig.JudgeChain(t, inTime(t, host.until(t, filepath.Base(program), 3*time.Second)), program)
 		})
 	}
 }

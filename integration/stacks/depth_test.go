@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestDepth profiles a program with stacks of walkedFrames user frames, the most that are
@@ -19,20 +19,20 @@ import (
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	host := sharedHost(t)
-	lab.Start(t, deepProgram().forSeconds(endless)(t, t.TempDir()))
+	rig.Start(t, deepProgram().forSeconds(endless)(t, t.TempDir()))
 	// 100 samples: each must be right.
 	const enough = 0.4e9
-	var shown []lab.Stack
+	var shown []rig.Stack
 	testkit.Eventually(t, "100 samples of the program are in the page's pprof file", func() bool {
-		shown = deepest(lab.Stacks(host.Download(t)))
-		return lab.Total(shown) >= enough
+		shown = deepest(rig.Stacks(host.Download(t)))
+		return rig.Total(shown) >= enough
 	})
 	checkWhole(t, inTime(t, shown))
 
-	var kept []lab.Stack
+	var kept []rig.Stack
 	testkit.Eventually(t, "100 samples of the program were sent", func() bool {
 		kept = deepest(host.of("host", deepCommand))
-		return lab.Total(kept) >= enough
+		return rig.Total(kept) >= enough
 	})
 	checkCut(t, inTime(t, kept))
 }
@@ -41,15 +41,15 @@ func TestDepth(t *testing.T) {
 func TestDepthInPyroscope(t *testing.T) {
 	testkit.Nightly(t, "TestDepth looks at what is sent, this at what a server keeps")
 	need.Root(t)
-	server := lab.StartPyroscope(t)
-	h := lab.StartHeadwater(t, lab.HostConfig(server.URL, "depth",
+	server := rig.StartPyroscope(t)
+	h := rig.StartHeadwater(t, rig.HostConfig(server.URL, "depth",
 		"kernel_frames = false\n\tcollect_kernel_profile = false"))
 	h.Prioritize(t)
-	lab.Start(t, deepProgram().forSeconds(endless)(t, t.TempDir()))
-	var kept []lab.Stack
+	rig.Start(t, deepProgram().forSeconds(endless)(t, t.TempDir()))
+	var kept []rig.Stack
 	testkit.Eventually(t, "2 s of the program are in Pyroscope", func() bool {
-		kept = deepest(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="depth"}`, time.Time{})))
-		return lab.Total(kept) >= 2e9
+		kept = deepest(rig.Stacks(server.Profile(t, rig.CPUProfile, `{service_name="depth"}`, time.Time{})))
+		return rig.Total(kept) >= 2e9
 	})
 	checkCut(t, kept)
 	if discarded := server.Discarded(t); discarded != "" {
@@ -70,8 +70,8 @@ var deepForm = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // deepest returns the stacks of the program at its leaf.
-func deepest(all []lab.Stack) (found []lab.Stack) {
-	for _, s := range lab.OfCommand(all, deepCommand) {
+func deepest(all []rig.Stack) (found []rig.Stack) {
+	for _, s := range rig.OfCommand(all, deepCommand) {
 		if s.Frames[len(s.Frames)-1].Name == "burn" {
 			found = append(found, s)
 		}
@@ -80,17 +80,17 @@ func deepest(all []lab.Stack) (found []lab.Stack) {
 }
 
 // checkWhole demands stacks with all of their frames.
-func checkWhole(t testing.TB, all []lab.Stack) {
+func checkWhole(t testing.TB, all []rig.Stack) {
 	t.Helper()
 	for _, s := range all {
 		if text := strings.Join(s.Names(), " "); !deepForm().MatchString(text) {
-			t.Errorf("%d frames in the page's file, want %d: %s", len(s.Frames), 1+walkedFrames, brief([]lab.Stack{s}, 1))
+			t.Errorf("%d frames in the page's file, want %d: %s", len(s.Frames), 1+walkedFrames, brief([]rig.Stack{s}, 1))
 		}
 	}
 }
 
 // checkCut requires stacks of as many frames as Pyroscope keeps, with one frame in place of the missing ones.
-func checkCut(t testing.TB, all []lab.Stack) {
+func checkCut(t testing.TB, all []rig.Stack) {
 	t.Helper()
 	for _, s := range all {
 		names := s.Names()
@@ -103,7 +103,7 @@ func checkCut(t testing.TB, all []lab.Stack) {
 		}
 		if text := strings.Join(names, " "); marks != 1 || len(s.Frames) != shownFrames || !deepForm().MatchString(text) {
 			t.Errorf("%d frames in Pyroscope, want %d, %d of them marks, want 1, for %d frames: %s",
-				len(s.Frames), shownFrames, marks, missing, brief([]lab.Stack{s}, 1))
+				len(s.Frames), shownFrames, marks, missing, brief([]rig.Stack{s}, 1))
 		}
 	}
 }

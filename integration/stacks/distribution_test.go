@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/record"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // closedProgram is a program that cannot have a library preloaded.
@@ -37,7 +37,7 @@ func closedPrograms() []closedProgram {
 func (p closedProgram) build(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), p.name)
-	lab.Compile(t, "g++", slices.Concat(lab.WithoutFramePointers, p.flags,
+	rig.Compile(t, "g++", slices.Concat(rig.WithoutFramePointers, p.flags,
 		[]string{"-o", path, "testdata/programs/mixture.cc"})...)
 	if p.user != 0 {
 		if err := os.Chown(path, p.user, -1); err != nil {

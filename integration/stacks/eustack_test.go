@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // The stacks that eu-stack prints.
@@ -102,8 +102,8 @@ func linkedInPlace(path string) bool {
 }
 
 // labels returns the names that a profile may give the frame.
-func (f nativeFrame) labels(table, entries []lab.Symbol) []string {
-	names, found := lab.SymbolLabels(table, entries, f.module, f.vaddr)
+func (f nativeFrame) labels(table, entries []rig.Symbol) []string {
+	names, found := rig.SymbolLabels(table, entries, f.module, f.vaddr)
 	if !found && f.symbol != "" { // of no size: hand-written assembly
 		names = append(names, f.symbol)
 	}
@@ -115,7 +115,7 @@ func (f nativeFrame) labels(table, entries []lab.Symbol) []string {
 type chain [][]string
 
 // matches compares frames with a chain.
-func (c chain) matches(frames []lab.Frame) bool {
+func (c chain) matches(frames []rig.Frame) bool {
 	if len(frames) != len(c) {
 		return false
 	}
@@ -129,7 +129,7 @@ func (c chain) matches(frames []lab.Frame) bool {
 
 // matchesCallers is matches, but an innermost function without a name may be at another
 // address.
-func (c chain) matchesCallers(frames []lab.Frame) bool {
+func (c chain) matchesCallers(frames []rig.Frame) bool {
 	if c.matches(frames) {
 		return true
 	}
@@ -146,7 +146,7 @@ func (c chain) matchesCallers(frames []lab.Frame) bool {
 // function's callers, or of all frames, the most frequent first.
 func nativeChains(t testing.TB, tid, count int, below string) []chain {
 	t.Helper()
-	tables, entries := map[string][]lab.Symbol{}, map[string][]lab.Symbol{}
+	tables, entries := map[string][]rig.Symbol{}, map[string][]rig.Symbol{}
 	seen := map[string]chain{}
 	often := map[string]int{}
 	found := 0
@@ -166,9 +166,9 @@ func nativeChains(t testing.TB, tid, count int, below string) []chain {
 		var c chain
 		for _, f := range slices.Backward(frames) {
 			if _, ok := tables[f.module]; !ok {
-				tables[f.module] = lab.SymbolTable(t, f.module, f.buildID)
+				tables[f.module] = rig.SymbolTable(t, f.module, f.buildID)
 				if filepath.IsAbs(f.module) { // else the vdso, which has no file
-					entries[f.module] = lab.FrameEntries(t, f.module)
+					entries[f.module] = rig.FrameEntries(t, f.module)
 				}
 			}
 			c = append(c, f.labels(tables[f.module], entries[f.module]))

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestKernelFrames profiles one dd with three components at once: with both
@@ -16,8 +16,8 @@ func TestKernelFrames(t *testing.T) {
 	t.Parallel()
 	host := sharedHost(t)
 	host.run(t, "dd")
-	kernel := lab.KernelSymbols(t)
-	for name, check := range map[string]func(testing.TB, lab.Stack, int){
+	kernel := rig.KernelSymbols(t)
+	for name, check := range map[string]func(testing.TB, rig.Stack, int){
 		"both":   kernelAboveUser,
 		"user":   onlyUser,
 		"kernel": onlyKernel,
@@ -32,11 +32,11 @@ func TestKernelFrames(t *testing.T) {
 					copying += s.Value
 				}
 			}
-			if copying < lab.Total(all)/4 {
-				t.Errorf("only %d of %d ms of dd are below read:\n%s", copying/1e6, lab.Total(all)/1e6, lab.Show(all, 5))
+			if copying < rig.Total(all)/4 {
+				t.Errorf("only %d of %d ms of dd are below read:\n%s", copying/1e6, rig.Total(all)/1e6, rig.Show(all, 5))
 			}
 			for _, profile := range host.receiver.Profiles("dd-" + name) {
-				for _, s := range lab.Stacks(profile) {
+				for _, s := range rig.Stacks(profile) {
 					if s.Frames[0].Name != "dd" {
 						t.Errorf("the root frame is %q, want the process's name", s.Frames[0].Name)
 					}
@@ -49,7 +49,7 @@ func TestKernelFrames(t *testing.T) {
 // firstKernelFrame returns the index of the outermost frame of the kernel, or the number of
 // frames of a stack without one. A frame of the kernel has the name of one of its functions
 // and no file of user space.
-func firstKernelFrame(s lab.Stack, kernel map[string]bool) int {
+func firstKernelFrame(s rig.Stack, kernel map[string]bool) int {
 	for i, f := range s.Frames {
 		if i > 0 && kernel[f.Name] && !strings.HasPrefix(f.File, "/") {
 			return i
@@ -61,11 +61,11 @@ func firstKernelFrame(s lab.Stack, kernel map[string]bool) int {
 // libcRead are the names of libc's read: by its exported symbols, and by its debug file.
 var libcRead = regexp.MustCompile(`^(?:__GI_)?(?:__)?(?:libc_)?read$`)
 
-func hasRead(s lab.Stack) bool {
-	return slices.ContainsFunc(s.Frames, func(f lab.Frame) bool { return libcRead.MatchString(f.Name) })
+func hasRead(s rig.Stack) bool {
+	return slices.ContainsFunc(s.Frames, func(f rig.Frame) bool { return libcRead.MatchString(f.Name) })
 }
 
-func kernelAboveUser(t testing.TB, s lab.Stack, first int) {
+func kernelAboveUser(t testing.TB, s rig.Stack, first int) {
 	for _, f := range s.Frames[first:] {
 		if strings.HasPrefix(f.File, "/") {
 			t.Errorf("%s of %s is called by the kernel, in %v", f.Name, f.File, s)
@@ -79,13 +79,13 @@ func kernelAboveUser(t testing.TB, s lab.Stack, first int) {
 	}
 }
 
-func onlyUser(t testing.TB, s lab.Stack, first int) {
+func onlyUser(t testing.TB, s rig.Stack, first int) {
 	if first < len(s.Frames) {
 		t.Errorf("collect_kernel_profile is false, but there is %s in %v", s.Frames[first].Name, s)
 	}
 }
 
-func onlyKernel(t testing.TB, s lab.Stack, first int) {
+func onlyKernel(t testing.TB, s rig.Stack, first int) {
 	if first != 1 {
 		t.Errorf("collect_user_profile is false, but there is %s in %v", s.Frames[1].Name, s)
 	}

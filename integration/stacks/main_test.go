@@ -6,14 +6,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestMain lets four tests run at once: most of them wait for one program.
 func TestMain(m *testing.M) {
 	testkit.Parallel(4)
-	lab.Main(m)
+	rig.Main(m)
 }
 
 // urgent runs a command to its end, with the priority of [lab.Process.Prioritize], and returns the text that it prints.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // mutation is a defect that is built into a command.
@@ -33,7 +33,7 @@ var built sync.Map // of func() string, by package
 // build builds a package of this module once.
 func build(t testing.TB, pkg string) (path string) {
 	t.Helper()
-	once, _ := built.LoadOrStore(pkg, sync.OnceValue(func() string { return buildWith(lab.SharedT{TB: t}, pkg, nil) }))
+	once, _ := built.LoadOrStore(pkg, sync.OnceValue(func() string { return buildWith(rig.SharedT{TB: t}, pkg, nil) }))
 	return once.(func() string)()
 }
 
@@ -61,16 +61,16 @@ func (m *mutation) overlay(t testing.TB, dir string) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := lab.ReadFile(t, file)
+	source := rig.ReadFile(t, file)
 	if strings.Count(source, m.from) != 1 {
 		t.Fatalf("%s has not one place with %q: adapt the mutation", m.file, m.from)
 	}
 	mutant, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
-	lab.WriteFile(t, mutant, strings.Replace(source, m.from, m.to, 1))
+	rig.WriteFile(t, mutant, strings.Replace(source, m.from, m.to, 1))
 	text, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutant}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab.WriteFile(t, overlay, string(text))
+	rig.WriteFile(t, overlay, string(text))
 	return overlay
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // recordOffCPU returns the profile of the time off CPU of a process, and of how many looks at threads it is made.
@@ -27,7 +27,7 @@ func recordOffCPU(t testing.TB, pid int, flags ...string) (*profile.Profile, int
 	out := ""
 	testkit.Eventually(t, "threads were looked at", func() bool {
 		var err error
-		out, err = urgent(t, exec.Command(lab.Binary(t), args...))
+		out, err = urgent(t, exec.Command(rig.Binary(t), args...))
 		late := err != nil && strings.Contains(out, "no samples: ") // it got no CPU in that time
 		require.True(t, late || err == nil, out)
 		return !late
@@ -105,7 +105,7 @@ func TestOffCPUOfRestlessThreads(t *testing.T) {
 	const source = "../../ebpf/source/snapshot/testdata/restless.c"
 	compiled(t, program, []string{source}, "gcc", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls",
 		"-fno-ipa-icf", "-pthread", "-o", output, source)
-	process := lab.Start(t, exec.Command(program, "200", "5000"))
+	process := rig.Start(t, exec.Command(program, "200", "5000"))
 	stacks, whole, moved := 0, int64(0), int64(0)
 	for try := 0; stacks < wanted; try++ {
 		require.Less(t, try, 30, "%d stacks", stacks)

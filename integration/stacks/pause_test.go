@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/record"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // pausing is testdata/programs/pause.c while it runs.
@@ -41,10 +41,10 @@ func startPausing(t testing.TB) *pausing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pausing{lab.Start(t, cmd).PID(), ask, bufio.NewReader(reply)}
+	p := &pausing{rig.Start(t, cmd).PID(), ask, bufio.NewReader(reply)}
 	testkit.Eventually(t, "all threads wait", func() bool {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.pid))
-		named := func(file string) bool { return strings.HasPrefix(lab.ReadFile(t, file), "Name:\tanswers\n") }
+		named := func(file string) bool { return strings.HasPrefix(rig.ReadFile(t, file), "Name:\tanswers\n") }
 		return err == nil && len(files) == 50 && slices.ContainsFunc(files, named)
 	})
 
@@ -84,8 +84,8 @@ const elsewhere = "headwater, of another process"
 func pauseTools(t testing.TB, pid string) map[string][]string {
 	return map[string][]string{
 		"nothing":   {"sleep", "0.5"},
-		"headwater": {lab.Binary(t), "stack", pid},
-		elsewhere:   {lab.Binary(t), "stack", strconv.Itoa(os.Getpid())},
+		"headwater": {rig.Binary(t), "stack", pid},
+		elsewhere:   {rig.Binary(t), "stack", strconv.Itoa(os.Getpid())},
 		"eu-stack":  {"eu-stack", "-p", pid},
 		"gdb":       {"gdb", "-batch", "-nx", "-p", pid, "-ex", "thread apply all bt"},
 	}
@@ -100,7 +100,7 @@ func (p *pausing) waiting(t testing.TB) map[string]string {
 	}
 	found := map[string]string{}
 	for _, file := range files {
-		if text := lab.ReadFile(t, file); strings.HasPrefix(text, "Name:\tpause\n") {
+		if text := rig.ReadFile(t, file); strings.HasPrefix(text, "Name:\tpause\n") {
 			found[file] = text[strings.Index(text, "voluntary_ctxt_switches:"):]
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // program is a way to build one of testdata/programs.
@@ -46,7 +46,7 @@ func (p program) build(t testing.TB) string {
 	if filepath.Ext(p.source) == ".cc" {
 		compiler = "g++"
 	}
-	flags := slices.Concat(lab.WithoutFramePointers, p.flags)
+	flags := slices.Concat(rig.WithoutFramePointers, p.flags)
 	if p.strip {
 		flags = append(flags, "-s")
 	}
@@ -71,11 +71,11 @@ func TestPrograms(t *testing.T) {
 		all = without(all, "hwpie", "hwstatic", "hwframes", "hwsignal", "hwcxx")
 	}
 	host := sharedHost(t)
-	kernel := lab.KernelSymbols(t)
+	kernel := rig.KernelSymbols(t)
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			running := lab.Start(t, exec.Command(p.build(t), endless))
+			running := rig.Start(t, exec.Command(p.build(t), endless))
 			running.WaitBusy(t) // it has got through the dynamic linker
 			thread := busiestThread(t, running.PID())
 			native := nativeChains(t, thread, 8, "")
@@ -97,11 +97,11 @@ const leastKnown = 0.95
 // comparison is what the stacks of a profile have of the chains that eu-stack has seen.
 type comparison struct {
 	best, known, all int64 // time below the first chain, below all chains, and of all stacks
-	strange          []lab.Stack
+	strange          []rig.Stack
 }
 
-func compareChains(all []lab.Stack, native []chain, kernel map[string]bool) (c comparison) {
-	c.all = lab.Total(all)
+func compareChains(all []rig.Stack, native []chain, kernel map[string]bool) (c comparison) {
+	c.all = rig.Total(all)
 	for _, s := range all {
 		user := s.Frames[1:firstKernelFrame(s, kernel)]
 		switch which := slices.IndexFunc(native, func(n chain) bool { return n.matchesCallers(user) }); {
@@ -130,7 +130,7 @@ func (c *comparison) check(t testing.TB, native []chain) {
 	}
 	if c.share() < leastKnown {
 		t.Errorf("only %.3f of the time is in stacks that eu-stack saw; the first of them and the rest:\n%v\n%s",
-			c.share(), native[0], lab.Show(c.strange, 5))
+			c.share(), native[0], rig.Show(c.strange, 5))
 	}
 }
 
@@ -147,7 +147,7 @@ func busiestThread(t testing.TB, pid int) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if used := lab.CPUTime(t, fmt.Sprintf("%d/task/%d", pid, tid)); used > most {
+		if used := rig.CPUTime(t, fmt.Sprintf("%d/task/%d", pid, tid)); used > most {
 			busiest, most = tid, used
 		}
 	}
@@ -159,11 +159,11 @@ func busiestThread(t testing.TB, pid int) int {
 func TestVDSO(t *testing.T) {
 	t.Parallel()
 	host := sharedHost(t)
-	lab.Start(t, exec.Command(program{name: "hwvdso", source: "vdso.c"}.build(t), endless))
+	rig.Start(t, exec.Command(program{name: "hwvdso", source: "vdso.c"}.build(t), endless))
 	all := inTime(t, host.until(t, "hwvdso", 1200*time.Millisecond))
 	inside := int64(0)
 	for _, s := range all {
-		at := slices.IndexFunc(s.Frames, func(f lab.Frame) bool { return f.Name == "__vdso_clock_gettime" })
+		at := slices.IndexFunc(s.Frames, func(f rig.Frame) bool { return f.Name == "__vdso_clock_gettime" })
 		if at < 0 {
 			continue
 		}
@@ -173,7 +173,7 @@ func TestVDSO(t *testing.T) {
 		}
 		inside += s.Value
 	}
-	if inside < lab.Total(all)/4 {
-		t.Errorf("only %d of %d ms are in __vdso_clock_gettime:\n%s", inside/1e6, lab.Total(all)/1e6, lab.Show(all, 5))
+	if inside < rig.Total(all)/4 {
+		t.Errorf("only %d of %d ms are in __vdso_clock_gettime:\n%s", inside/1e6, rig.Total(all)/1e6, rig.Show(all, 5))
 	}
 }

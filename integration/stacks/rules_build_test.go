@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // How the programs of rules are built and run.
@@ -53,7 +53,7 @@ func compiled(t testing.TB, path string, sources []string, compiler string, args
 		t.Fatal(err)
 	}
 	for _, file := range slices.Concat(sources, libraries) {
-		key = append(key, lab.ReadFile(t, file))
+		key = append(key, rig.ReadFile(t, file))
 	}
 	made := testkit.Fixture(t, name, key, func(fixture string) error {
 		words := slices.Clone(args)
@@ -82,7 +82,7 @@ func ruleSource(t testing.TB, dir, name, source string, flags ...string) string 
 		source = filepath.Join("testdata", source)
 	}
 	return compiled(t, filepath.Join(dir, name), []string{source, "testdata/rules/work.h"}, compiler,
-		slices.Concat(lab.WithoutFramePointers, []string{"-pthread", "-o", output, source, "-Wl,-rpath,$ORIGIN",
+		slices.Concat(rig.WithoutFramePointers, []string{"-pthread", "-o", output, source, "-Wl,-rpath,$ORIGIN",
 			"-Wl,-z,now", ownBuildID(dir, name, flags...)}, flags)...)
 }
 
@@ -140,7 +140,7 @@ func (s starter) needing(tools ...string) starter {
 func (s starter) stripped() starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
 		cmd := s(t, dir)
-		lab.WriteFile(t, cmd.Path+".symbols", lab.ReadFile(t, cmd.Path))
+		rig.WriteFile(t, cmd.Path+".symbols", rig.ReadFile(t, cmd.Path))
 		if out, err := exec.Command("strip", cmd.Path).CombinedOutput(); err != nil {
 			t.Fatalf("strip: %v\n%s", err, out)
 		}
@@ -152,7 +152,7 @@ func (s starter) stripped() starter {
 func (s starter) withoutSections() starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
 		cmd := s(t, dir)
-		image := []byte(lab.ReadFile(t, cmd.Path))
+		image := []byte(rig.ReadFile(t, cmd.Path))
 		// Elf64_Ehdr: e_shoff, then e_shentsize, e_shnum, e_shstrndx at its end.
 		const shoff, shentsize, size = 40, 58, 64
 		end := binary.LittleEndian.Uint64(image[shoff:])
@@ -171,7 +171,7 @@ func (s starter) withoutSections() starter {
 func (s starter) shell(script string) starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
 		cmd := s(t, dir)
-		wrapped := exec.Command("sh", append([]string{"-e", "-c", lab.PrivateMounts + script, "sh", cmd.Path},
+		wrapped := exec.Command("sh", append([]string{"-e", "-c", rig.PrivateMounts + script, "sh", cmd.Path},
 			cmd.Args[1:]...)...)
 		wrapped.Dir = dir
 		// Mounts are only visible to the script and its child processes.
@@ -220,8 +220,8 @@ func lazyProgram(name string, flags ...string) starter {
 			fmt.Fprintf(&calls, "unsigned long t%d(void);\n", i)
 			fmt.Fprintf(&sum, "\tsum += t%d();\n", i)
 		}
-		lab.WriteFile(t, filepath.Join(dir, "targets.c"), targets.String())
-		lab.WriteFile(t, filepath.Join(dir, "calls.c"),
+		rig.WriteFile(t, filepath.Join(dir, "targets.c"), targets.String())
+		rig.WriteFile(t, filepath.Join(dir, "calls.c"),
 			calls.String()+"unsigned long call_all(void)\n{\n\tunsigned long sum = 0;\n"+sum.String()+"\treturn sum;\n}\n")
 		ruleSource(t, dir, "libtargets.so", filepath.Join(dir, "targets.c"), "-shared", "-fPIC")
 		ruleSource(t, dir, "libcalls.so", filepath.Join(dir, "calls.c"),
@@ -237,7 +237,7 @@ func lazyProgram(name string, flags ...string) starter {
 func musl(name string, flags ...string) starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
 		const source = "testdata/programs/plain.c"
-		path := compiled(t, filepath.Join(dir, name), []string{source}, "musl-gcc", slices.Concat(lab.WithoutFramePointers,
+		path := compiled(t, filepath.Join(dir, name), []string{source}, "musl-gcc", slices.Concat(rig.WithoutFramePointers,
 			[]string{"-fasynchronous-unwind-tables", "-o", output, source, ownBuildID(dir, name)}, flags)...)
 		return exec.Command(path, slotSeconds)
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // rule is a program whose unwinding needs a rule that profilers get wrong, and what its stacks
@@ -82,7 +82,7 @@ func TestRules(t *testing.T) {
 func TestRules32Bit(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	lab.Need32Bit(t)
+	rig.Need32Bit(t)
 	runRules(t, sharedHost(t), rules32Bit())
 }
 
@@ -99,7 +99,7 @@ func TestManyMappings(t *testing.T) {
 		}}}
 	}
 	hasThem := func(t testing.TB, pid int) bool {
-		return strings.Count(lab.ReadFile(t, fmt.Sprintf("/proc/%d/maps", pid)), "\n") > 12000
+		return strings.Count(rig.ReadFile(t, fmt.Sprintf("/proc/%d/maps", pid)), "\n") > 12000
 	}
 	all := []rule{many("hwmappings", "1"), plainRule("hwbeside", plainProgram("hwbeside")),
 		many("hwmappingsold", endless).beforeProfiler(hasThem)}
@@ -111,12 +111,12 @@ func TestManyMappings(t *testing.T) {
 // runRules runs programs under a profiler and judges their stacks.
 func runRules(t *testing.T, host *sharedProfiler, all []rule) {
 	t.Helper()
-	kernel := lab.KernelSymbols(t)
+	kernel := rig.KernelSymbols(t)
 	dirs := profileRules(t, host, all, kernel)
 	if dropped := host.Metric(t, "pyroscope_write_dropped_profiles_total"); dropped != 0 {
 		t.Errorf("headwater has dropped %v profiles", dropped)
 	}
-	var together []lab.Stack
+	var together []rig.Stack
 	for i, r := range all {
 		t.Run(r.name, func(t *testing.T) {
 			for _, s := range r.want {
@@ -178,14 +178,14 @@ func profileRules(t testing.TB, host *sharedProfiler, all []rule, kernel map[str
 // runCommands runs the commands that are not nil, four at a time, to their end.
 func runCommands(t testing.TB, commands []*exec.Cmd) {
 	t.Helper()
-	processes := make([]*lab.Process, len(commands))
+	processes := make([]*rig.Process, len(commands))
 	running := make(chan struct{}, 4)
 	for i, command := range commands {
 		if command == nil {
 			continue
 		}
 		running <- struct{}{}
-		p := lab.Start(t, command)
+		p := rig.Start(t, command)
 		processes[i] = p
 		go func() {
 			<-p.Done
@@ -203,7 +203,7 @@ func runCommands(t testing.TB, commands []*exec.Cmd) {
 }
 
 // found returns the stacks that a profiler has found so far.
-func (s stacksOf) found(host *sharedProfiler) []lab.Stack {
+func (s stacksOf) found(host *sharedProfiler) []rig.Stack {
 	all := host.of("host", s.comm)
 	if s.before614 != "" {
 		all = append(all, host.of("host", s.before614)...)
@@ -221,21 +221,21 @@ var cutShort = regexp.MustCompile(`^\[incomplete: (?:(?:process_unknown|no_mappi
 	`|unsupported_rule in [^]]*\] \S+$|unreadable_stack in [^]]*\] \S+[fF]ork$)`)
 
 // inTime leaves out the stacks that are cut short. They may be a twentieth of the time.
-func inTime(t testing.TB, all []lab.Stack) []lab.Stack {
+func inTime(t testing.TB, all []rig.Stack) []rig.Stack {
 	t.Helper()
-	late := func(s lab.Stack) bool { return cutShort.MatchString(strings.Join(s.Names()[1:], " ")) }
+	late := func(s rig.Stack) bool { return cutShort.MatchString(strings.Join(s.Names()[1:], " ")) }
 	rest := slices.DeleteFunc(slices.Clone(all), late)
-	if cut := lab.Total(all) - lab.Total(rest); cut > lab.Total(all)/20 {
-		t.Errorf("%d of %d ms are cut short without tables or mappings:\n%s", cut/1e6, lab.Total(all)/1e6, brief(all, 5))
+	if cut := rig.Total(all) - rig.Total(rest); cut > rig.Total(all)/20 {
+		t.Errorf("%d of %d ms are cut short without tables or mappings:\n%s", cut/1e6, rig.Total(all)/1e6, brief(all, 5))
 	}
 	return rest
 }
 
 // check returns the problems of stacks.
-func (s stacksOf) check(t testing.TB, all []lab.Stack, dir string, kernel map[string]bool) (problems []string) {
+func (s stacksOf) check(t testing.TB, all []rig.Stack, dir string, kernel map[string]bool) (problems []string) {
 	t.Helper()
-	t.Logf("%s: %d ms", s.comm, lab.Total(all)/1e6)
-	if lab.Total(all) < 30e6 {
+	t.Logf("%s: %d ms", s.comm, rig.Total(all)/1e6)
+	if rig.Total(all) < 30e6 {
 		return []string{"only " + brief(all, 5) + " of " + s.comm + " are in the profile"}
 	}
 	if s.depth > 0 {
@@ -243,7 +243,7 @@ func (s stacksOf) check(t testing.TB, all []lab.Stack, dir string, kernel map[st
 	}
 	form, around := s.expand("^(?:"+s.form+")$"), s.expand("^(?:"+outside+")$")
 	const most = 5
-	var strange, late []lab.Stack
+	var strange, late []rig.Stack
 	symbols := s.symbols(t, dir)
 	for _, found := range all {
 		text := s.text(found.Frames[1:firstKernelFrame(found, kernel)], symbols)
@@ -257,19 +257,19 @@ func (s stacksOf) check(t testing.TB, all []lab.Stack, dir string, kernel map[st
 	}
 	// A few samples may hit what no form foresees, code of the start of a program
 	// that has no CFI for example; a rule that is wrong shows in far more.
-	if lab.Total(strange) > max(10e6, lab.Total(all)/33) {
-		problems = append(problems, fmt.Sprintf("%d ms are in stacks that cannot be:\n%s", lab.Total(strange)/1e6,
+	if rig.Total(strange) > max(10e6, rig.Total(all)/33) {
+		problems = append(problems, fmt.Sprintf("%d ms are in stacks that cannot be:\n%s", rig.Total(strange)/1e6,
 			brief(strange, most)))
 	}
-	if lab.Total(late) > max(10e6, lab.Total(all)/5) {
+	if rig.Total(late) > max(10e6, rig.Total(all)/5) {
 		problems = append(problems, fmt.Sprintf("%d ms are cut short without tables or mappings:\n%s",
-			lab.Total(late)/1e6, brief(late, most)))
+			rig.Total(late)/1e6, brief(late, most)))
 	}
 	return append(problems, s.lacks(t, all, dir, kernel)...)
 }
 
 // lacks returns the parts of ofSlot that have too little time.
-func (s stacksOf) lacks(t testing.TB, all []lab.Stack, dir string, kernel map[string]bool) (problems []string) {
+func (s stacksOf) lacks(t testing.TB, all []rig.Stack, dir string, kernel map[string]bool) (problems []string) {
 	t.Helper()
 	form, symbols := s.expand("^(?:"+s.form+")$"), s.symbols(t, dir)
 	parts, spent := map[string]*regexp.Regexp{}, map[string]int64{}
@@ -296,15 +296,15 @@ func (s stacksOf) lacks(t testing.TB, all []lab.Stack, dir string, kernel map[st
 }
 
 // symbols returns the table of the file that names frames, by nm.
-func (s stacksOf) symbols(t testing.TB, dir string) []lab.Symbol {
+func (s stacksOf) symbols(t testing.TB, dir string) []rig.Symbol {
 	if s.names == "" {
 		return nil
 	}
-	return lab.SymbolTable(t, filepath.Join(dir, s.names), "")
+	return rig.SymbolTable(t, filepath.Join(dir, s.names), "")
 }
 
 // text writes frames as stacksOf says.
-func (s stacksOf) text(frames []lab.Frame, symbols []lab.Symbol) string {
+func (s stacksOf) text(frames []rig.Frame, symbols []rig.Symbol) string {
 	program := s.program
 	if program == "" {
 		program = s.comm
@@ -316,7 +316,7 @@ func (s stacksOf) text(frames []lab.Frame, symbols []lab.Symbol) string {
 		if offset, ok := strings.CutPrefix(name, file+"+0x"); ok {
 			name = "+0x" + offset
 			if at := vaddrOf(offset); file == program {
-				i := slices.IndexFunc(symbols, func(s lab.Symbol) bool { return s.Start <= at && at < s.End })
+				i := slices.IndexFunc(symbols, func(s rig.Symbol) bool { return s.Start <= at && at < s.End })
 				if i >= 0 {
 					name = symbols[i].Name
 				}
@@ -340,7 +340,7 @@ const (
 var framesCut = regexp.MustCompile(`^\[(\d+) frames cut: Pyroscope keeps 1,000\]$`)
 
 // brief shows stacks without the middle of deep ones.
-func brief(all []lab.Stack, most int) string {
+func brief(all []rig.Stack, most int) string {
 	const ends = 12
 	short := slices.Clone(all)
 	for i, s := range short {
@@ -349,14 +349,14 @@ func brief(all []lab.Stack, most int) string {
 				s.Functions[n-ends:])
 		}
 	}
-	return lab.Show(short, most)
+	return rig.Show(short, most)
 }
 
 // checkDepth demands stacks of exactly s.depth user frames at the leaf. One frame stands for
 // those that the server does not take, and says how many they are.
-func (s stacksOf) checkDepth(all []lab.Stack, kernel map[string]bool) (problems []string) {
-	var deep []lab.Stack
-	var other []lab.Stack
+func (s stacksOf) checkDepth(all []rig.Stack, kernel map[string]bool) (problems []string) {
+	var deep []rig.Stack
+	var other []rig.Stack
 	for _, found := range all {
 		user := found.Frames[1:firstKernelFrame(found, kernel)]
 		if len(user) == 0 || user[len(user)-1].Name != "burn" || cutShort.MatchString(user[0].Name) {
@@ -379,12 +379,12 @@ func (s stacksOf) checkDepth(all []lab.Stack, kernel map[string]bool) (problems 
 			form = `^\[incomplete: depth_limit[^]]*\](?: down)+ \[\d+ frames cut: Pyroscope keeps 1,000\](?: down)+ burn$`
 		}
 		if counted != want || !s.expand(form).MatchString(text) {
-			problems = append(problems, fmt.Sprintf("%d frames, want %d: %s", counted, want, brief([]lab.Stack{found}, 1)))
+			problems = append(problems, fmt.Sprintf("%d frames, want %d: %s", counted, want, brief([]rig.Stack{found}, 1)))
 		}
 	}
-	if lab.Total(deep) < lab.Total(all)*8/10 {
-		problems = append(problems, fmt.Sprintf("only %d of %d ms are at the leaf:\n%s", lab.Total(deep)/1e6,
-			lab.Total(all)/1e6, brief(other, 5)))
+	if rig.Total(deep) < rig.Total(all)*8/10 {
+		problems = append(problems, fmt.Sprintf("only %d of %d ms are at the leaf:\n%s", rig.Total(deep)/1e6,
+			rig.Total(all)/1e6, brief(other, 5)))
 	}
 	return problems
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // sharedRate is how many samples a second the shared profiler takes of each CPU. It is below the limit of stack
@@ -30,19 +30,19 @@ var copyParts = map[string]string{
 // earlyProgram is a program that was busy before the shared profiler was started. It is stopped until its test
 // lets it run.
 type earlyProgram struct {
-	*lab.Process
+	*rig.Process
 	dir string // where it was built
 }
 
 // sharedProfiler is a profiler of the whole host for all tests that only look at stacks.
 type sharedProfiler struct {
-	*lab.Headwater
-	receiver *lab.Receiver
+	*rig.Headwater
+	receiver *rig.Receiver
 	early    map[string]earlyProgram
 
 	mu     sync.Mutex
 	read   map[string]int                      // how many profiles of a service are in stacks
-	stacks map[[2]string]map[string]*lab.Stack // by service and command, then by their frames
+	stacks map[[2]string]map[string]*rig.Stack // by service and command, then by their frames
 }
 
 var shared struct {
@@ -55,7 +55,7 @@ func sharedHost(t testing.TB) *sharedProfiler {
 	t.Helper()
 	need.Root(t)
 	need.Tools(t, "gcc", "dd")
-	shared.once.Do(func() { shared.profiler = startShared(lab.SharedT{TB: t}) })
+	shared.once.Do(func() { shared.profiler = startShared(rig.SharedT{TB: t}) })
 	p := shared.profiler
 	if p == nil {
 		t.Fatal("the shared profiler could not be started: the first test that wanted it says why")
@@ -69,11 +69,11 @@ func sharedHost(t testing.TB) *sharedProfiler {
 }
 
 // startShared starts the shared profiler, after all programs that must run before it.
-func startShared(t lab.SharedT) *sharedProfiler {
+func startShared(t rig.SharedT) *sharedProfiler {
 	p := newProfiler(t, rules())
-	chain := lab.ChainProgram(t, earlyChain)
-	p.pause(t, earlyChain, earlyProgram{lab.StartChain(t, chain, 3600), filepath.Dir(chain)})
-	p.pause(t, "dd", earlyProgram{lab.StartCopy(t), ""})
+	chain := rig.ChainProgram(t, earlyChain)
+	p.pause(t, earlyChain, earlyProgram{rig.StartChain(t, chain, 3600), filepath.Dir(chain)})
+	p.pause(t, "dd", earlyProgram{rig.StartCopy(t), ""})
 	config := ""
 	for name, setting := range copyParts {
 		config += fmt.Sprintf(`
@@ -94,18 +94,18 @@ pyroscope.ebpf "%[1]s" {
 func newProfiler(t testing.TB, all []rule) *sharedProfiler {
 	t.Helper()
 	p := &sharedProfiler{
-		receiver: lab.StartReceiver(t),
+		receiver: rig.StartReceiver(t),
 		early:    map[string]earlyProgram{},
 		read:     map[string]int{},
-		stacks:   map[[2]string]map[string]*lab.Stack{},
+		stacks:   map[[2]string]map[string]*rig.Stack{},
 	}
-	lab.Binary(t) // is built before anything runs
+	rig.Binary(t) // is built before anything runs
 	for _, r := range all {
 		if r.early == nil {
 			continue
 		}
 		dir := t.TempDir()
-		program := earlyProgram{lab.Start(t, r.start(t, dir)), dir}
+		program := earlyProgram{rig.Start(t, r.start(t, dir)), dir}
 		testkit.Eventually(t, r.name+" is ready", func() bool { return r.early(t, program.PID()) })
 		p.pause(t, r.name, program)
 	}
@@ -116,8 +116,8 @@ func newProfiler(t testing.TB, all []rule) *sharedProfiler {
 func (p *sharedProfiler) start(t testing.TB, config string) {
 	t.Helper()
 	host := strings.NewReplacer("= 97", fmt.Sprint("= ", sharedRate), `"2s"`, `"1s"`).Replace(
-		lab.HostConfig(p.receiver.URL, "host", ""))
-	p.Headwater = lab.LaunchHeadwater(t, host+config, nil)
+		rig.HostConfig(p.receiver.URL, "host", ""))
+	p.Headwater = rig.LaunchHeadwater(t, host+config, nil)
 	p.Headwater.Prioritize(t)
 	p.WaitReady(t)
 	testkit.Eventually(t, "the profiler takes samples", func() bool { return len(p.receiver.Profiles("host")) > 0 })
@@ -147,15 +147,15 @@ func (p *sharedProfiler) lostSamples(t testing.TB) float64 {
 }
 
 // of returns the stacks that have arrived so far of the processes of one name, the most expensive first.
-func (p *sharedProfiler) of(service, command string) []lab.Stack {
+func (p *sharedProfiler) of(service, command string) []rig.Stack {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, profile := range p.receiver.Profiles(service)[p.read[service]:] {
 		p.read[service]++
-		for _, s := range lab.Stacks(profile) {
+		for _, s := range rig.Stacks(profile) {
 			of, text := [2]string{service, s.Frames[0].Name}, fmt.Sprint(s.Frames, s.Functions)
 			if p.stacks[of] == nil {
-				p.stacks[of] = map[string]*lab.Stack{}
+				p.stacks[of] = map[string]*rig.Stack{}
 			}
 			if known := p.stacks[of][text]; known != nil {
 				known.Value += s.Value
@@ -164,25 +164,25 @@ func (p *sharedProfiler) of(service, command string) []lab.Stack {
 			}
 		}
 	}
-	var found []lab.Stack
+	var found []rig.Stack
 	for _, s := range p.stacks[[2]string{service, command}] {
 		found = append(found, *s)
 	}
-	slices.SortFunc(found, func(a, b lab.Stack) int { return int(b.Value - a.Value) })
+	slices.SortFunc(found, func(a, b rig.Stack) int { return int(b.Value - a.Value) })
 	return found
 }
 
 // until waits for so much CPU time of the processes of one name, and returns their stacks.
-func (p *sharedProfiler) until(t testing.TB, command string, enough time.Duration) (all []lab.Stack) {
+func (p *sharedProfiler) until(t testing.TB, command string, enough time.Duration) (all []rig.Stack) {
 	t.Helper()
 	return p.untilOf(t, "host", command, enough)
 }
 
-func (p *sharedProfiler) untilOf(t testing.TB, service, command string, enough time.Duration) (all []lab.Stack) {
+func (p *sharedProfiler) untilOf(t testing.TB, service, command string, enough time.Duration) (all []rig.Stack) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("%v of %s of service %s have arrived", enough, command, service), func() bool {
 		all = p.of(service, command)
-		return lab.Total(all) >= enough.Nanoseconds()
+		return rig.Total(all) >= enough.Nanoseconds()
 	})
 	return all
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/headwater/headwater/ebpf/object/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/ebpf/unwind/unwindtable"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestEveryInstruction runs programs instruction by instruction and notes each call. After
@@ -128,7 +128,7 @@ type tracedFile struct {
 	table *unwindtable.Table
 	pages map[uint64]*unwind.Page
 	fdes  [][2]uint64  // by readelf
-	names []lab.Symbol // by nm
+	names []rig.Symbol // by nm
 }
 
 // newTraced starts a program. It has not executed an instruction yet.
@@ -265,7 +265,7 @@ func (p *traced) file(m procfs.Mapping, addr uint64) (*tracedFile, uint64) {
 				p.t.Fatal(err)
 			}
 			image = fmt.Sprintf("%s/%d.so", p.t.TempDir(), m.Start)
-			lab.WriteFile(p.t, image, string(text))
+			rig.WriteFile(p.t, image, string(text))
 		}
 		var err1, err2 error
 		f.elf, err1 = elffile.Open(image)
@@ -275,7 +275,7 @@ func (p *traced) file(m procfs.Mapping, addr uint64) (*tracedFile, uint64) {
 		if err := errors.Join(err1, err2); err != nil {
 			p.t.Fatalf("%s: %v", m.Path, err)
 		}
-		f.fdes, f.names = fdeRanges(p.t, image), lab.SymbolTable(p.t, image, f.elf.BuildID())
+		f.fdes, f.names = fdeRanges(p.t, image), rig.SymbolTable(p.t, image, f.elf.BuildID())
 	}
 	if strings.HasPrefix(m.Path, "/") {
 		bias, ok := f.elf.Bias(m.Start, m.End, m.Offset)
@@ -370,7 +370,7 @@ func (p *traced) check(regs syscall.PtraceRegs, calls []call) (problem string, u
 
 // name returns the function at an address in the file.
 func (f *tracedFile) name(vaddr uint64) string {
-	i := slices.IndexFunc(f.names, func(s lab.Symbol) bool { return s.Start <= vaddr && vaddr < s.End })
+	i := slices.IndexFunc(f.names, func(s rig.Symbol) bool { return s.Start <= vaddr && vaddr < s.End })
 	if i < 0 {
 		return "?"
 	}

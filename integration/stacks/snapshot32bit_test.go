@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestSnapshotOf32Bit compares a stripped 32-bit program without frame pointers with gdb, by address: a handler of a
@@ -18,12 +18,12 @@ func TestSnapshotOf32Bit(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "gdb", multilib)
-	lab.Need32Bit(t)
+	rig.Need32Bit(t)
 	program := filepath.Join(t.TempDir(), "hwcompat")
-	flags := append(slices.Clone(lab.WithoutFramePointers), "-m32", "-s", "-pthread", "-o", program,
+	flags := append(slices.Clone(rig.WithoutFramePointers), "-m32", "-s", "-pthread", "-o", program,
 		"testdata/programs/compat.c")
-	lab.Compile(t, "gcc", flags...)
-	process := lab.Start(t, exec.Command(program))
+	rig.Compile(t, "gcc", flags...)
+	process := rig.Start(t, exec.Command(program))
 	var s snapshot
 	testkit.Eventually(t, "both threads wait", func() bool {
 		s = takeSnapshot(t, process.PID())

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // What headwater stack prints as JSON.
@@ -48,7 +48,7 @@ func takeSnapshot(t testing.TB, pid int) (s snapshot) {
 	t.Helper()
 	need.Root(t)
 	var out bytes.Buffer
-	cmd := exec.Command(lab.Binary(t), "stack", "--json", fmt.Sprint(pid))
+	cmd := exec.Command(rig.Binary(t), "stack", "--json", fmt.Sprint(pid))
 	cmd.Stdout = &out
 	if errs, err := urgent(t, cmd); err != nil {
 		t.Fatalf("headwater stack: %v\n%s", err, errs)
@@ -102,12 +102,12 @@ func namesOf(stack []nativeFrame) (out []string) {
 }
 
 // startServer compiles and starts testdata/programs/server.cc, and waits until all of its threads wait.
-func startServer(t testing.TB) *lab.Process {
+func startServer(t testing.TB) *rig.Process {
 	t.Helper()
 	const source = "testdata/programs/server.cc"
-	flags := append(slices.Clone(lab.WithoutFramePointers), "-g", "-pthread", "-o", output, source)
+	flags := append(slices.Clone(rig.WithoutFramePointers), "-g", "-pthread", "-o", output, source)
 	program := compiled(t, filepath.Join(t.TempDir(), "server"), []string{source}, "g++", flags...)
-	process := lab.Start(t, exec.Command(program))
+	process := rig.Start(t, exec.Command(program))
 	testkit.Eventually(t, "all threads of the server wait", func() bool {
 		s := takeSnapshot(t, process.PID())
 		waits := func(thread snapshotThread) bool { return thread.Wait != "" && thread.State == "sleeping" }
@@ -187,7 +187,7 @@ func switches(t testing.TB, pid int) (n int) {
 		t.Fatalf("process %d has %d threads: %v", pid, len(files), err)
 	}
 	for _, file := range files {
-		for line := range strings.Lines(lab.ReadFile(t, file)) {
+		for line := range strings.Lines(rig.ReadFile(t, file)) {
 			if name, value, ok := strings.Cut(line, ":"); ok && strings.HasSuffix(name, "ctxt_switches") {
 				count, err := strconv.Atoi(strings.TrimSpace(value))
 				if err != nil {
@@ -244,10 +244,10 @@ func TestSnapshotOfFio(t *testing.T) {
 	testkit.Nightly(t, "TestSnapshotOfServer has fifty threads, TestSnapshotOfPHP a stripped program")
 	t.Parallel()
 	need.Tools(t, "eu-stack")
-	fio := lab.StartFio(t, 600)
+	fio := rig.StartFio(t, 600)
 	var workers []int
 	testkit.Eventually(t, "fio has a worker", func() bool {
-		workers = lab.Children(t, fio.PID())
+		workers = rig.Children(t, fio.PID())
 		return len(workers) == 1
 	})
 
@@ -295,10 +295,10 @@ func stackOutput(t testing.TB, cmd *exec.Cmd) (output, errors string, code int) 
 func TestSnapshotErrors(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	sleeper := lab.Start(t, exec.Command("sleep", "600"))
+	sleeper := rig.Start(t, exec.Command("sleep", "600"))
 	pid := fmt.Sprint(sleeper.PID())
-	unprivileged := lab.PublicDir(t) + "/headwater"
-	testkit.CopyProgram(t, lab.Binary(t), unprivileged)
+	unprivileged := rig.PublicDir(t) + "/headwater"
+	testkit.CopyProgram(t, rig.Binary(t), unprivileged)
 	for _, test := range []struct {
 		arguments []string
 		want      string
@@ -333,7 +333,7 @@ func TestSnapshotText(t *testing.T) {
 		{[]string{"--group", fmt.Sprint(server.PID())}, 50, " threads "},
 		{[]string{"2"}, 1, "Process 2: [kthreadd]"},
 	} {
-		out, errors, code := stackOutput(t, exec.Command(lab.Binary(t), append([]string{"stack"}, test.arguments...)...))
+		out, errors, code := stackOutput(t, exec.Command(rig.Binary(t), append([]string{"stack"}, test.arguments...)...))
 		if code != 0 || errors != "" || !strings.Contains(out, test.want) || strings.Contains(out, "[not whole") {
 			t.Errorf("%v: exit code %d, error %q, no %q in\n%s", test.arguments, code, errors, test.want, out)
 		}

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // coreSnapshot is what headwater stack --core prints as JSON.
@@ -29,7 +29,7 @@ type coreSnapshot struct {
 // readCore shows a core file, as a user without privileges if that is one's own.
 func readCore(t testing.TB, core string, args ...string) (s coreSnapshot) {
 	t.Helper()
-	cmd := exec.Command(lab.Binary(t), append([]string{"stack", "--json", "--core", core}, args...)...)
+	cmd := exec.Command(rig.Binary(t), append([]string{"stack", "--json", "--core", core}, args...)...)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("headwater stack --core: %v", err)
@@ -118,10 +118,10 @@ func TestCoreOfServer(t *testing.T) {
 func TestCoreOfFio(t *testing.T) {
 	testkit.Nightly(t, "TestCoreOfServer compares a core with eu-stack, and TestSnapshotOfFio fio")
 	t.Parallel()
-	fio := lab.StartFio(t, 600)
+	fio := rig.StartFio(t, 600)
 	var workers []int
 	testkit.Eventually(t, "fio has a worker", func() bool {
-		workers = lab.Children(t, fio.PID())
+		workers = rig.Children(t, fio.PID())
 		return len(workers) == 1
 	})
 
@@ -159,7 +159,7 @@ func crashCore(t testing.TB) (program, core string) {
 	need.Tools(t, "gdb", "gcc")
 	dir := t.TempDir()
 	program, core = filepath.Join(dir, "crash"), filepath.Join(dir, "core")
-	lab.Compile(t, "gcc", append(slices.Clone(lab.WithoutFramePointers), "-g", "-pthread", "-Wl,--build-id", "-o", program,
+	rig.Compile(t, "gcc", append(slices.Clone(rig.WithoutFramePointers), "-g", "-pthread", "-Wl,--build-id", "-o", program,
 		"testdata/programs/crash.c")...)
 	out, err := exec.Command("gdb", "-batch", "-nx", "-ex", "run", "-ex", "gcore "+core, program).CombinedOutput()
 	if _, missing := os.Stat(core); err != nil || missing != nil {
@@ -184,7 +184,7 @@ func TestCoreOfCrash(t *testing.T) {
 	if s.Core.Signal != "SIGSEGV, no memory at 0x30" || len(got) < 4 || !slices.Equal(got[:3], want) {
 		t.Errorf("signal %q, functions %v", s.Core.Signal, got)
 	}
-	text, _, code := stackOutput(t, exec.Command(lab.Binary(t), "stack", "--core", core))
+	text, _, code := stackOutput(t, exec.Command(rig.Binary(t), "stack", "--core", core))
 	if heading := fmt.Sprintf("Thread %d \"crash\" (SIGSEGV, no memory at 0x30)", s.PID); code != 0 ||
 		!strings.Contains(text, heading) || strings.Count(text, "Thread ") != 2 {
 		t.Errorf("exit code %d, no %q in\n%s", code, heading, text)
@@ -201,7 +201,7 @@ func TestCoreOfCrash(t *testing.T) {
 	if s = readCore(t, core, "--exe", moved); !slices.Equal(functions(&s)[:3], want) || len(s.Core.Notes) > 0 {
 		t.Errorf("functions %v, notes %q", functions(&s), s.Core.Notes)
 	}
-	lab.Compile(t, "gcc", "-O0", "-pthread", "-Wl,--build-id", "-o", program, "testdata/programs/crash.c")
+	rig.Compile(t, "gcc", "-O0", "-pthread", "-Wl,--build-id", "-o", program, "testdata/programs/crash.c")
 	s = readCore(t, core)
 	if len(s.Core.Notes) != 1 || !strings.Contains(s.Core.Notes[0], program+" is not the mapped file") ||
 		s.Threads[0].Whole || s.Threads[0].Frames[0].Module != program || s.Threads[0].Frames[0].Function != "" {
@@ -218,8 +218,8 @@ func TestCoreTruncated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := lab.PublicDir(t)
-	testkit.CopyProgram(t, lab.Binary(t), dir+"/headwater")
+	dir := rig.PublicDir(t)
+	testkit.CopyProgram(t, rig.Binary(t), dir+"/headwater")
 	for _, test := range []struct {
 		name string
 		part []byte

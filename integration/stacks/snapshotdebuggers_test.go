@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // compareDebuggers compares all threads of a process with eu-stack and with gdb, frame by frame by address. The process
@@ -117,7 +117,7 @@ func stop(t testing.TB, pid int) {
 	signal(t, pid, syscall.SIGSTOP)
 	testkit.Eventually(t, "all threads are stopped", func() bool {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-		running := func(file string) bool { return !strings.Contains(lab.ReadFile(t, file), "\nState:\tT") }
+		running := func(file string) bool { return !strings.Contains(rig.ReadFile(t, file), "\nState:\tT") }
 		return err == nil && len(files) > 0 && !slices.ContainsFunc(files, running)
 	})
 }
@@ -159,7 +159,7 @@ type mappedFile struct {
 func mappedFiles(t testing.TB, pid int) (files []mappedFile) {
 	t.Helper()
 	bias := map[string]uint64{}
-	for line := range strings.Lines(lab.ReadFile(t, fmt.Sprintf("/proc/%d/maps", pid))) {
+	for line := range strings.Lines(rig.ReadFile(t, fmt.Sprintf("/proc/%d/maps", pid))) {
 		fields := strings.Fields(line)
 		if len(fields) != 6 || !filepath.IsAbs(fields[5]) {
 			continue
@@ -210,21 +210,21 @@ func TestSnapshotOfPHP(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "php-fpm8.2", "cgi-fcgi")
-	dir := lab.PublicDir(t)
-	lab.WriteFile(t, dir+"/fpm.conf", fmt.Sprintf(fpmConfiguration, dir))
-	lab.WriteFile(t, dir+"/wait.php", fpmScript)
-	master := lab.Start(t, exec.Command("php-fpm8.2", "-n", "-y", dir+"/fpm.conf", "-F"))
+	dir := rig.PublicDir(t)
+	rig.WriteFile(t, dir+"/fpm.conf", fmt.Sprintf(fpmConfiguration, dir))
+	rig.WriteFile(t, dir+"/wait.php", fpmScript)
+	master := rig.Start(t, exec.Command("php-fpm8.2", "-n", "-y", dir+"/fpm.conf", "-F"))
 	testkit.Eventually(t, "php-fpm is ready", func() bool {
 		return strings.Contains(master.Output.String(), "ready to handle connections")
 	})
 
 	request := exec.Command("cgi-fcgi", "-bind", "-connect", dir+"/socket")
 	request.Env = append(os.Environ(), "REQUEST_METHOD=GET", "SCRIPT_FILENAME="+dir+"/wait.php")
-	lab.Start(t, request)
+	rig.Start(t, request)
 	var workers []int
 	handles := func(pid int) bool { return takeSnapshot(t, pid).Threads[0].Wait == "sleep" }
 	testkit.Eventually(t, "a worker handles the request", func() bool {
-		workers = lab.Children(t, master.PID())
+		workers = rig.Children(t, master.PID())
 		return len(workers) == 2 && slices.ContainsFunc(workers, handles)
 	})
 

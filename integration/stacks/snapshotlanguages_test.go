@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // functions returns "name file:line" of the functions that a language runtime runs, leaf first; of a method the name
@@ -32,26 +32,26 @@ func (s *snapshotThread) functions(short bool) (out []string) {
 }
 
 // startReady starts a program and waits until it prints "ready".
-func startReady(t testing.TB, name string, args ...string) *lab.Process {
+func startReady(t testing.TB, name string, args ...string) *rig.Process {
 	t.Helper()
-	process := lab.Start(t, exec.Command(name, args...))
+	process := rig.Start(t, exec.Command(name, args...))
 	testkit.Eventually(t, name+" is ready", func() bool { return len(process.Output.Lines("ready")) > 0 })
 	return process
 }
 
 // atRest waits until all threads of a process sleep, and have used no CPU time for half a second.
-func atRest(t testing.TB, process *lab.Process) {
+func atRest(t testing.TB, process *rig.Process) {
 	t.Helper()
 	pid := fmt.Sprint(process.PID())
 	testkit.Eventually(t, "process "+pid+" is at rest", func() bool {
-		before := lab.CPUTime(t, pid)
+		before := rig.CPUTime(t, pid)
 		time.Sleep(500 * time.Millisecond)
 		files, err := filepath.Glob("/proc/" + pid + "/task/*/status")
 		awake := func(file string) bool {
 			text, err := os.ReadFile(file)
 			return err == nil && !strings.Contains(string(text), "\nState:\tS")
 		}
-		return err == nil && !slices.ContainsFunc(files, awake) && lab.CPUTime(t, pid) == before
+		return err == nil && !slices.ContainsFunc(files, awake) && rig.CPUTime(t, pid) == before
 	})
 }
 
@@ -78,7 +78,7 @@ func TestSnapshotOfPython(t *testing.T) {
 	var want []string
 	testkit.Eventually(t, "faulthandler has written three stacks", func() bool {
 		want = nil
-		for block := range strings.SplitSeq(lab.ReadFile(t, file), "\n\n") {
+		for block := range strings.SplitSeq(rig.ReadFile(t, file), "\n\n") {
 			var functions []string
 			for line := range strings.Lines(block) {
 				if match := faulthandlerLine.FindStringSubmatch(strings.TrimSpace(line)); match != nil {
@@ -114,7 +114,7 @@ func TestSnapshotOfJava(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := []string{string(version), lab.ReadFile(t, source)}
+	key := []string{string(version), rig.ReadFile(t, source)}
 	classes := testkit.Fixture(t, "waits.java", key, func(dir string) error {
 		return exec.Command("javac", "-d", dir, source).Run()
 	})

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // verified is the relevant part of verify's report.
@@ -38,7 +38,7 @@ type verified struct {
 // verify runs headwater verify with arguments to its end.
 func verify(t testing.TB, args ...string) (r verified, text string) {
 	t.Helper()
-	cmd := exec.Command(lab.Binary(t), append([]string{"verify", "--json"}, args...)...)
+	cmd := exec.Command(rig.Binary(t), append([]string{"verify", "--json"}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	if errs, err := urgent(t, cmd); err != nil {
@@ -96,7 +96,7 @@ var hardlyCompared = regexp.MustCompile(`no frame could be compared` +
 // refuses expects that verify finds too little to compare: the program's functions have no CFI.
 func refuses(t *testing.T, args ...string) {
 	t.Helper()
-	out, err := urgent(t, exec.Command(lab.Binary(t), append([]string{"verify"}, args...)...))
+	out, err := urgent(t, exec.Command(rig.Binary(t), append([]string{"verify"}, args...)...))
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
 		!hardlyCompared.MatchString(out) || !strings.Contains(out, "at the leaf: no_cfi") {
 		t.Errorf("%v, want exit code 1: nothing to compare with\n%s", err, out)
@@ -120,12 +120,12 @@ func hasPrograms(pid int) bool {
 func TestVerifyEnds(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	chain := lab.StartChain(t, lab.ChainProgram(t, "hwverify"), 3600)
-	p := lab.Start(t, exec.Command(lab.Binary(t), "verify", "--duration=1h", "--min-coverage=0",
+	chain := rig.StartChain(t, rig.ChainProgram(t, "hwverify"), 3600)
+	p := rig.Start(t, exec.Command(rig.Binary(t), "verify", "--duration=1h", "--min-coverage=0",
 		fmt.Sprintf("--pid=%d", chain.PID())))
 	p.Prioritize(t)
 	testkit.Eventually(t, "verify has its BPF programs", func() bool { return hasPrograms(p.PID()) })
-	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(chain.PID())) }
+	used := func() time.Duration { return rig.CPUTime(t, fmt.Sprint(chain.PID())) }
 	end := used() + time.Second
 	testkit.Eventually(t, "the process has used 1 s of CPU time", func() bool { return used() >= end })
 	p.Signal(t, syscall.SIGINT)
@@ -133,13 +133,13 @@ func TestVerifyEnds(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, p.Output.Tail(100))
 	}
 
-	out, err := exec.Command(lab.Binary(t), "verify", "--duration=1s", "--", "sh", "-c",
+	out, err := exec.Command(rig.Binary(t), "verify", "--duration=1s", "--", "sh", "-c",
 		"while :; do :; done").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	// A process that is not there is an error, not an empty report.
-	out, err = exec.Command(lab.Binary(t), "verify", "--pid=4194303").CombinedOutput()
+	out, err = exec.Command(rig.Binary(t), "verify", "--pid=4194303").CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 ||
 		!bytes.Contains(out, []byte("process 4194303")) {
 		t.Errorf("%v\n%s", err, out)

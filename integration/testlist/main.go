@@ -99,14 +99,14 @@ func format(tests []test) string {
 	return text.String()
 }
 
-// source returns the tests of the main module below root, sorted.
+// source returns the tests of the main module below root and of the module of lab, sorted.
 func source(root string) (tests []test, err error) {
 	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case entry.IsDir() && name != root:
-			if entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") || isModule(name) {
+			if entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") || isOtherModule(root, name) {
 				return fs.SkipDir
 			}
 		case strings.HasSuffix(name, "_test.go"):
@@ -124,9 +124,13 @@ func source(root string) (tests []test, err error) {
 	return slices.Compact(tests), err // a test may be in files for several systems
 }
 
-func isModule(folder string) bool {
+// lab is the folder of the module whose tests make test also runs. It has none that are only for make nightly.
+const lab = "integration/lab"
+
+// isOtherModule reports whether a folder is the root of a module other than lab.
+func isOtherModule(root, folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))
-	return err == nil
+	return err == nil && folder != filepath.Join(root, lab)
 }
 
 // testsOf returns the tests in a file. An example without expected output is only compiled, and does not count as a

@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
-	records "github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit/need"
+	records "github.com/headwater/headwater/integration/testkit/record"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // profilerRuns is what a profiler made of one program, in all rounds.
@@ -70,7 +70,7 @@ func TestBesidePerf(t *testing.T) {
 	need.Tools(t, "perf", "perl", "gcc")
 	save := records.Test(t, "perf", fmt.Sprintf("make -C integration bench-perf ROUNDS=%d RECORD=1", rounds))
 	weights := filepath.Join(t.TempDir(), "weights")
-	lab.Compile(t, "gcc", "-O2", "-fomit-frame-pointer", "-o", weights, "testdata/weights.c")
+	rig.Compile(t, "gcc", "-O2", "-fomit-frame-pointer", "-o", weights, "testdata/weights.c")
 	found, aliases := map[string]*besidePerf{}, aliasesOf(t, libc(t))
 	for name, program := range map[string][]string{
 		"weights": {weights, "6000"},
@@ -102,7 +102,7 @@ func libc(t *testing.T) string {
 func aliasesOf(t *testing.T, file string) map[string]string {
 	t.Helper()
 	first := map[uint64]string{}
-	table := lab.SymbolTable(t, file, lab.BuildID(t, file))
+	table := rig.SymbolTable(t, file, rig.BuildID(t, file))
 	for _, s := range table {
 		if name := first[s.Start]; name == "" || s.Name < name {
 			first[s.Start] = s.Name
@@ -123,7 +123,7 @@ func (b *besidePerf) round(t *testing.T, round int, comm string, program []strin
 	runs := []func(){
 		func() { b.Plain.run(t, nil, program) },
 		func() {
-			b.Headwater.run(t, []string{lab.Binary(t), "record", "-q", "-F", rate, "-o", ours, "--"}, program)
+			b.Headwater.run(t, []string{rig.Binary(t), "record", "-q", "-F", rate, "-o", ours, "--"}, program)
 			b.Headwater.addFile(t, ours)
 			b.Headwater.Reading = append(b.Headwater.Reading, b.Headwater.readHeadwater(t, ours, comm))
 		},
@@ -150,7 +150,7 @@ func (r *profilerRuns) run(t *testing.T, profiler, program []string) {
 	cmd.Env = append(os.Environ(), "PERL_HASH_SEED=0", "PERL_PERTURB_KEYS=0")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%v: %s", cmd, out)
-	lines := strings.Split(strings.TrimSpace(lab.ReadFile(t, times)), "\n")
+	lines := strings.Split(strings.TrimSpace(rig.ReadFile(t, times)), "\n")
 	var wall, user, system float64
 	_, err = fmt.Sscan(lines[len(lines)-1], &wall, &user, &system)
 	require.NoError(t, err, lines)
@@ -189,18 +189,18 @@ func (r *profilerRuns) add(name string, samples float64) {
 func (r *profilerRuns) readHeadwater(t *testing.T, path, comm string) float64 {
 	t.Helper()
 	p := readProfile(t, path)
-	for _, s := range lab.OfCommand(lab.Stacks(p), comm) {
+	for _, s := range rig.OfCommand(rig.Stacks(p), comm) {
 		if s.Frames[len(s.Frames)-1].File == "[kernel.kallsyms]" {
 			continue
 		}
-		frames := slices.DeleteFunc(s.Frames, func(f lab.Frame) bool { return strings.HasPrefix(f.Name, "[Perl") })
+		frames := slices.DeleteFunc(s.Frames, func(f rig.Frame) bool { return strings.HasPrefix(f.Name, "[Perl") })
 		name := frames[len(frames)-1].Name
 		if strings.Contains(name, "+0x") || strings.HasPrefix(name, "[") {
 			name = "" // a place, not a function
 		}
 		r.add(name, float64(s.Value)/float64(p.Period))
 	}
-	_, seconds := printed(t, lab.Binary(t), "script", path)
+	_, seconds := printed(t, rig.Binary(t), "script", path)
 	return seconds
 }
 

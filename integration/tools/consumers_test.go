@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // workProgram builds testdata/work.cpp with the debug information that clang's profiles need.
@@ -61,7 +61,7 @@ func TestPprofTool(t *testing.T) {
 	}
 	theirs := shares(run(t, "go", "tool", "pprof", "-top", file),
 		regexp.MustCompile(`(?m)^ *\S+ +([\d.]+)%.* (`+ofWork.String()+`)`))
-	ours := shares(run(t, lab.Binary(t), "report", file), regexp.MustCompile(`(?m)^ *([\d.]+) %.* (`+ofWork.String()+`)`))
+	ours := shares(run(t, rig.Binary(t), "report", file), regexp.MustCompile(`(?m)^ *([\d.]+) %.* (`+ofWork.String()+`)`))
 	for name, share := range theirs {
 		require.InDelta(t, share, ours[name], 0.06, name)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/flame/compare"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/retry"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // clocks are the parts of its time that each function of testdata/slower.c took by the program's own clock.
@@ -120,7 +120,7 @@ func (s side) oddest() (at int) {
 
 // diff runs headwater diff, and returns its report and its exit code.
 func diff(t testing.TB, args ...string) (r compare.Report, code int) {
-	cmd := exec.Command(lab.Binary(t), append([]string{"diff", "--json", "--check"}, args...)...)
+	cmd := exec.Command(rig.Binary(t), append([]string{"diff", "--json", "--check"}, args...)...)
 	var text, err strings.Builder
 	cmd.Stdout, cmd.Stderr = &text, &err
 	_ = cmd.Run() // the exit code says how it went

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/flame/compare"
-	records "github.com/headwater/headwater/integration/record"
+	records "github.com/headwater/headwater/integration/testkit/record"
 )
 
 // diffRounds is how many rounds of testdata/slower.c a recording has.

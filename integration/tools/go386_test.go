@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestGo386 records a 32-bit Go program, with symbols, and stripped of them and of DWARF: the time in one function is
@@ -17,7 +17,7 @@ import (
 func TestGo386(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	lab.Need32Bit(t)
+	rig.Need32Bit(t)
 	for name, flags := range map[string]string{"hwgo": "", "hwgostripped": "-s -w"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -29,7 +29,7 @@ func TestGo386(t *testing.T) {
 func checkGo386(t testing.TB, program string) {
 	folder, _, _, code := record(t, "-F", "499", "--", program, "1s")
 	require.Equal(t, 0, code)
-	all := lab.OfCommand(lab.Stacks(readProfile(t, folder, "headwater.pb.gz")), filepath.Base(program))
+	all := rig.OfCommand(rig.Stacks(readProfile(t, folder, "headwater.pb.gz")), filepath.Base(program))
 	whole, unready := int64(0), int64(0)
 	for _, s := range all {
 		if s.IsUnready() {
@@ -47,7 +47,7 @@ func checkGo386(t testing.TB, program string) {
 		}
 		whole += s.Value
 	}
-	if whole <= unready || whole < (lab.Total(all)-unready)*9/10 {
-		t.Errorf("%d of %d ms are below all calls:\n%s", whole/1e6, lab.Total(all)/1e6, lab.Show(all, 10))
+	if whole <= unready || whole < (rig.Total(all)-unready)*9/10 {
+		t.Errorf("%d of %d ms are below all calls:\n%s", whole/1e6, rig.Total(all)/1e6, rig.Show(all, 10))
 	}
 }

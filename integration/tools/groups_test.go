@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // testRecordedGroups: a recording of a control group, of a container and of a systemd unit has the samples of the
@@ -18,10 +18,10 @@ func testRecordedGroups(t *testing.T) {
 	for group, program := range map[string]string{
 		"docker-" + id + ".scope": "hwbox", "system.slice/hwshop.service": "hwshop", "elsewhere": "hwother",
 	} {
-		lab.StartInCgroup(t, group, exec.Command(chain(t, program), "600")).WaitBusy(t)
+		rig.StartInCgroup(t, group, exec.Command(chain(t, program), "600")).WaitBusy(t)
 	}
 	for _, test := range []struct{ flag, value, binary string }{
-		{"--cgroup", lab.CgroupRoot() + "/elsewhere", "hwother"},
+		{"--cgroup", rig.CgroupRoot() + "/elsewhere", "hwother"},
 		{"--container", id[:12], "hwbox"},
 		{"--unit", "hwshop", "hwshop"},
 		{"--unit", "hwshop.service", "hwshop"},
@@ -29,7 +29,7 @@ func testRecordedGroups(t *testing.T) {
 		t.Run(strings.TrimLeft(test.flag, "-")+"="+test.value, func(t *testing.T) {
 			folder, _ := recordSamples(t, 100, test.flag, test.value, "-F", "199", "-o", "out.pb.gz")
 			p := readProfile(t, folder, "out.pb.gz")
-			requireChain(t, lab.Stacks(p))
+			requireChain(t, rig.Stacks(p))
 			programs := []string{}
 			for _, m := range p.Mapping {
 				if name := filepath.Base(m.File); strings.HasPrefix(name, "hw") {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestHeap: for a program that leaks in one function and frees its memory in another, the memory in use at its end
@@ -43,7 +43,7 @@ func TestHeap(t *testing.T) {
 // TestHeapFlags: for a Go program, which has its own allocator, no memory is in use, and a message says so.
 func TestHeapFlags(t *testing.T) {
 	t.Parallel()
-	program := lab.Start(t, exec.Command(compiledGo(t, "hwallocates", "./testdata/allocates", "GOARCH="+runtime.GOARCH,
+	program := rig.Start(t, exec.Command(compiledGo(t, "hwallocates", "./testdata/allocates", "GOARCH="+runtime.GOARCH,
 		"-ldflags=")))
 	program.WaitBusy(t)
 	folder, _, stderr, code := record(t, "-e", "heap", "--heap-limit", "0", "-d", "1", "-p", fmt.Sprint(program.PID()))

@@ -15,10 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
-	records "github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	records "github.com/headwater/headwater/integration/testkit/record"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // highRate is what a recording of the whole host at the highest rate took.
@@ -54,7 +54,7 @@ func TestHighRate(t *testing.T) {
 		seconds = n
 	}
 	save := records.Test(t, "rate", fmt.Sprintf("make -C integration bench-rate RATE_SECONDS=%d RECORD=1", seconds))
-	lab.StartCopy(t)
+	rig.StartCopy(t)
 	if seconds > 8 {
 		startCompiler(t)
 	}
@@ -75,12 +75,12 @@ func startCompiler(t *testing.T) {
 	need.Tools(t, "g++")
 	source, err := filepath.Abs("testdata/work.cpp")
 	require.NoError(t, err)
-	lab.Start(t, exec.Command("sh", "-c", "while :; do g++ -O2 -c -o /dev/null "+source+"; done"))
+	rig.Start(t, exec.Command("sh", "-c", "while :; do g++ -O2 -c -o /dev/null "+source+"; done"))
 }
 
 func recordAtHighRate(t *testing.T, seconds int) (found highRate) {
 	t.Helper()
-	cmd := exec.Command(lab.Binary(t), "record", "-F", "10000", "-a", "-d", strconv.Itoa(seconds), "--json")
+	cmd := exec.Command(rig.Binary(t), "record", "-F", "10000", "-a", "-d", strconv.Itoa(seconds), "--json")
 	cmd.Dir = t.TempDir()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/host/procfs"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // Bytes that two functions of testdata/hits.* write at a time, and allocate.
@@ -39,7 +39,7 @@ func TestHitsOfLanguages(t *testing.T) {
 	} {
 		t.Run(program.language, func(t *testing.T) {
 			t.Parallel()
-			pid := lab.Start(t, exec.Command(program.command[0], program.command[1:]...)).PID()
+			pid := rig.Start(t, exec.Command(program.command[0], program.command[1:]...)).PID()
 			testkit.Eventually(t, "the program writes", func() bool { return writtenBy(t, pid) > 100*muchOfHits })
 			checkWrites(t, recordWrites(t, pid), program.writes)
 			checkBlocks(t, recordBlocks(t, pid))
@@ -50,7 +50,7 @@ func TestHitsOfLanguages(t *testing.T) {
 // writtenBy returns how many bytes a process has written.
 func writtenBy(t testing.TB, pid int) (bytes int) {
 	t.Helper()
-	for line := range strings.Lines(lab.ReadFile(t, fmt.Sprintf("/proc/%d/io", pid))) {
+	for line := range strings.Lines(rig.ReadFile(t, fmt.Sprintf("/proc/%d/io", pid))) {
 		if n, _ := fmt.Sscanf(line, "wchar: %d", &bytes); n == 1 {
 			return bytes
 		}
@@ -81,10 +81,10 @@ func recordWrites(t *testing.T, pid int) *profile.Profile {
 // busy machine it would need the two seconds to read the program's language.
 func recordBlocks(t testing.TB, pid int) *profile.Profile {
 	t.Helper()
-	cmd := exec.Command(lab.Binary(t), "record", "-e", "heap", "-c", "4096", "--heap-limit", "0", "-p", fmt.Sprint(pid),
+	cmd := exec.Command(rig.Binary(t), "record", "-e", "heap", "-c", "4096", "--heap-limit", "0", "-p", fmt.Sprint(pid),
 		"-d", "2")
 	cmd.Dir = t.TempDir()
-	recorder := lab.Start(t, cmd)
+	recorder := rig.Start(t, cmd)
 	recorder.Prioritize(t)
 	require.Equal(t, 0, recorder.Wait(t, 2*time.Minute), recorder.Output)
 	return readProfile(t, cmd.Dir, "headwater.pb.gz")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestLabels: samples of a program that may run on only one CPU have that CPU and its node as labels, and report groups
@@ -40,7 +40,7 @@ func TestLabels(t *testing.T) {
 	require.Greater(t, float64(on["0"]), 0.9*float64(total), "taskset itself may have begun elsewhere: %v", on)
 
 	file := filepath.Join(folder, "headwater.pb.gz")
-	out, err := exec.Command(lab.Binary(t), "report", "--by", "numa_node", file).Output()
+	out, err := exec.Command(rig.Binary(t), "report", "--by", "numa_node", file).Output()
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^ *100\.0 %  `+node+`$`, string(out))
 	_, errs, code := headwater(t, "report", "--by", "colour", file)
@@ -59,7 +59,7 @@ func TestLabels(t *testing.T) {
 func headwater(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs strings.Builder
-	cmd := exec.Command(lab.Binary(t), args...)
+	cmd := exec.Command(rig.Binary(t), args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	_ = cmd.Run() // the exit code says how it went
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()

@@ -11,8 +11,8 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestControlGroups runs tests that make control groups one after another: each removes all that have no process in
@@ -30,11 +30,11 @@ func limitedGroup(t testing.TB, controller string, limits map[string]string) str
 	t.Helper()
 	need.Root(t)
 	for _, root := range []string{filepath.Join("/sys/fs/cgroup", controller), "/sys/fs/cgroup"} {
-		group := filepath.Join(root, lab.CgroupRoot(), "limited")
+		group := filepath.Join(root, rig.CgroupRoot(), "limited")
 		if os.MkdirAll(group, 0o755) != nil {
 			continue
 		}
-		t.Cleanup(func() { lab.RemoveCgroups(t) })
+		t.Cleanup(func() { rig.RemoveCgroups(t) })
 		for file, text := range limits {
 			if os.WriteFile(filepath.Join(group, file), []byte(text), 0o644) == nil {
 				return group

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestMadeCode: code that a program generates is between its callers and callees in stacks, in any kind of memory (make
@@ -21,7 +21,7 @@ func TestMadeCode(t *testing.T) {
 		need.Missing(t, "the code is that of amd64")
 	}
 	program := filepath.Join(t.TempDir(), "hwmakes")
-	lab.Compile(t, "gcc", "-O1", "-g", "-rdynamic", "-o", program, "testdata/makes.c")
+	rig.Compile(t, "gcc", "-O1", "-g", "-rdynamic", "-o", program, "testdata/makes.c")
 	kinds := []string{"memfd"}
 	if testkit.IsNightly() {
 		kinds = append(kinds, "private", "shared", "sysv", "file")
@@ -30,7 +30,7 @@ func TestMadeCode(t *testing.T) {
 		for name, args := range map[string][]string{"hwjitted": {kind, "named"}, "[code made by Mono]": {kind}} {
 			folder, _, _, code := record(t, append([]string{"-F", "499", "-o", "out.pb.gz", "--", program}, args...)...)
 			require.Equal(t, 0, code)
-			all := lab.Stacks(readProfile(t, folder, "out.pb.gz"))
+			all := rig.Stacks(readProfile(t, folder, "out.pb.gz"))
 			made := int64(0)
 			for _, s := range all {
 				names := s.Names()
@@ -38,8 +38,8 @@ func TestMadeCode(t *testing.T) {
 					made += s.Value
 				}
 			}
-			if total := lab.Total(all); total == 0 || made < total/2 { // the runtime or the map is known a little later
-				t.Errorf("%v: %d of %d ms are in code called %s:\n%s", args, made/1e6, total/1e6, name, lab.Show(all, 5))
+			if total := rig.Total(all); total == 0 || made < total/2 { // the runtime or the map is known a little later
+				t.Errorf("%v: %d of %d ms are in code called %s:\n%s", args, made/1e6, total/1e6, name, rig.Show(all, 5))
 			}
 		}
 	}

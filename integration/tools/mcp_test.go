@@ -12,14 +12,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // client starts headwater mcp, and returns a client of it.
 func client(t *testing.T, args ...string) *mcp.ClientSession {
 	need.Root(t)
-	cmd := exec.Command(lab.Binary(t), append([]string{"mcp"}, args...)...)
+	cmd := exec.Command(rig.Binary(t), append([]string{"mcp"}, args...)...)
 	cmd.Dir = t.TempDir()
 	t.Cleanup(func() {
 		left, err := os.ReadDir(cmd.Dir)

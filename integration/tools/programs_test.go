@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // versions are what tools say of their versions.
@@ -40,7 +40,7 @@ func compiled(t testing.TB, program, compiler string, args ...string) string {
 	key := append([]string{version(t, compiler, "--version")}, args...)
 	for _, arg := range args {
 		if strings.Contains(arg, "testdata/") {
-			key = append(key, lab.ReadFile(t, arg))
+			key = append(key, rig.ReadFile(t, arg))
 		}
 	}
 	folder := testkit.Fixture(t, program, key, func(dir string) error {
@@ -53,7 +53,7 @@ func compiled(t testing.TB, program, compiler string, args ...string) string {
 func compiledJava(t testing.TB, source string) string {
 	t.Helper()
 	need.Tools(t, "java", "javac")
-	key := []string{version(t, "javac", "-version"), lab.ReadFile(t, source)}
+	key := []string{version(t, "javac", "-version"), rig.ReadFile(t, source)}
 	return testkit.Fixture(t, filepath.Base(source), key, func(dir string) error {
 		return makes(exec.Command("javac", "-d", dir, source))
 	})
@@ -67,7 +67,7 @@ func compiledGo(t testing.TB, program, source, variable, flag string) string {
 	files, err := filepath.Glob(filepath.Join(source, "*.go"))
 	require.NoError(t, err)
 	for _, file := range files {
-		key = append(key, lab.ReadFile(t, file))
+		key = append(key, rig.ReadFile(t, file))
 	}
 	folder := testkit.Fixture(t, program, key, func(dir string) error {
 		cmd := exec.Command("go", "build", flag, "-o", filepath.Join(dir, program), source)
@@ -81,23 +81,23 @@ func compiledGo(t testing.TB, program, source, variable, flag string) string {
 func chain(t testing.TB, name string) string {
 	t.Helper()
 	need.Tools(t, "gcc")
-	key := append([]string{version(t, "gcc", "--version"), lab.ReadFile(t, "../lab/chain.go")},
-		lab.WithoutFramePointers...)
-	sources, err := filepath.Glob("../lab/testdata/chain/*")
+	key := append([]string{version(t, "gcc", "--version"), rig.ReadFile(t, "../testkit/rig/chain.go")},
+		rig.WithoutFramePointers...)
+	sources, err := filepath.Glob("../testkit/rig/testdata/chain/*")
 	require.NoError(t, err)
 	for _, source := range sources {
-		key = append(key, lab.ReadFile(t, source))
+		key = append(key, rig.ReadFile(t, source))
 	}
 	folder := testkit.Fixture(t, name, key, func(dir string) error {
-		return os.CopyFS(dir, os.DirFS(filepath.Dir(lab.ChainProgram(t, name))))
+		return os.CopyFS(dir, os.DirFS(filepath.Dir(rig.ChainProgram(t, name))))
 	})
 	return filepath.Join(folder, name)
 }
 
 // startChain runs the chain program of that name until the test ends, and waits until it is busy.
-func startChain(t testing.TB, name string) *lab.Process {
+func startChain(t testing.TB, name string) *rig.Process {
 	t.Helper()
-	p := lab.StartChain(t, chain(t, name), 600)
+	p := rig.StartChain(t, chain(t, name), 600)
 	p.WaitBusy(t)
 	return p
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestPush: a real Pyroscope shows the stacks that the file has, with the same values, as the service that the flags
 // say.
 func TestPush(t *testing.T) {
 	t.Parallel()
-	server := lab.StartPyroscope(t)
+	server := rig.StartPyroscope(t)
 	program := startChain(t, "hwpush")
 	pid := fmt.Sprint(program.PID())
 	for service, labels := range map[string][]string{
@@ -34,19 +34,19 @@ func TestPush(t *testing.T) {
 			}
 			var got *profile.Profile
 			testkit.Eventually(t, "the profile is in Pyroscope", func() bool {
-				got = server.Profile(t, lab.CPUProfile, selector, time.Time{})
+				got = server.Profile(t, rig.CPUProfile, selector, time.Time{})
 				return len(got.Sample) > 0
 			})
 
 			want := readProfile(t, folder, "headwater.pb.gz")
-			require.Equal(t, values(lab.Stacks(want)), values(lab.Stacks(got)))
+			require.Equal(t, values(rig.Stacks(want)), values(rig.Stacks(got)))
 			require.Empty(t, server.Discarded(t))
 		})
 	}
 }
 
 // values adds up the values of equal stacks.
-func values(stacks []lab.Stack) map[string]int64 {
+func values(stacks []rig.Stack) map[string]int64 {
 	sums := map[string]int64{}
 	for _, s := range stacks {
 		var names []string
@@ -63,7 +63,7 @@ func TestPushWithoutServer(t *testing.T) {
 	t.Parallel()
 	program := startChain(t, "hwpush")
 	folder, _, stderr, code := record(t, "-p", fmt.Sprint(program.PID()), "-d", "1",
-		"--push", "http://user:secret@127.0.0.1:"+lab.FreePort(t))
+		"--push", "http://user:secret@127.0.0.1:"+rig.FreePort(t))
 	require.Equal(t, 2, code)
 	require.FileExists(t, filepath.Join(folder, "headwater.pb.gz"))
 	require.Contains(t, stderr, "of stacks are whole")

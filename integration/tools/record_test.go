@@ -20,16 +20,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // record runs headwater record in a folder of its own.
 func record(t testing.TB, args ...string) (folder, stdout, stderr string, code int) {
 	t.Helper()
 	need.Root(t)
-	cmd := exec.Command(lab.Binary(t), append([]string{"record"}, args...)...)
+	cmd := exec.Command(rig.Binary(t), append([]string{"record"}, args...)...)
 	cmd.Dir = t.TempDir()
 	var out, err bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &err
@@ -51,19 +51,19 @@ func readProfile(t testing.TB, path ...string) *profile.Profile {
 // requireChain demands that nearly all time is in stacks of the chain program that are whole. Stacks of before the
 // profiler has read the program do not count, as long as they are fewer: it reads the program later if other programs
 // use the CPUs.
-func requireChain(t testing.TB, all []lab.Stack) {
+func requireChain(t testing.TB, all []rig.Stack) {
 	t.Helper()
 	var whole, early int64
 	for _, s := range all {
-		if last, err := lab.ChainDepth(s); err == nil && last == 59 {
+		if last, err := rig.ChainDepth(s); err == nil && last == 59 {
 			whole += s.Value
 		} else if s.IsUnready() {
 			early += s.Value
 		}
 	}
-	if total := lab.Total(all); whole <= early || float64(whole) < 0.95*float64(total-early) {
+	if total := rig.Total(all); whole <= early || float64(whole) < 0.95*float64(total-early) {
 		t.Errorf("%d of %d ms are in whole stacks, %d ms are from before the program was read:\n%s",
-			whole/1e6, total/1e6, early/1e6, lab.Show(all, 5))
+			whole/1e6, total/1e6, early/1e6, rig.Show(all, 5))
 	}
 }
 
@@ -88,7 +88,7 @@ func TestCommand(t *testing.T) {
 	folder, _, stderr, code := record(t, "-F", "499", "--", program, "-2") // seconds of CPU time
 	require.Equal(t, 0, code)
 	p := readProfile(t, folder, "headwater.pb.gz")
-	requireChain(t, lab.Stacks(p))
+	requireChain(t, rig.Stacks(p))
 	require.Equal(t, program, p.Mapping[0].File)
 	require.Contains(t, stderr, "until the command has ended")
 	// While the profiler still reads the program, copies of stacks wait for it; on a slow machine some find no room.
@@ -110,7 +110,7 @@ func TestCommandFromTheStart(t *testing.T) {
 	require.Equal(t, 0, code)
 	p := readProfile(t, folder, "headwater.pb.gz")
 	linker := int64(0)
-	for _, s := range lab.Stacks(p) {
+	for _, s := range rig.Stacks(p) {
 		for _, f := range s.Frames {
 			if strings.Contains(f.File, "/ld-linux") {
 				linker += s.Value
@@ -119,21 +119,21 @@ func TestCommandFromTheStart(t *testing.T) {
 		}
 		require.NotContains(t, s.Frames[0].Name, "headwater", "samples of before the exec")
 	}
-	require.Positive(t, linker, "no samples in the dynamic linker:\n%s", lab.Show(lab.Stacks(p), 10))
+	require.Positive(t, linker, "no samples in the dynamic linker:\n%s", rig.Show(rig.Stacks(p), 10))
 }
 
 // TestProcess: a recording of a process has no other's samples, and ends with the process.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	lab.StartCopy(t) // another busy one
+	rig.StartCopy(t) // another busy one
 	program := startChain(t, "hwrecord")
 	h := startRecorder(t, "-p", fmt.Sprint(program.PID()), "-d", "600", "--json", "-f", "pprof")
 	h.awaitSamples(t, 50)
 	program.Kill(t)
 	h.end(t, 0)
 	p := readProfile(t, h.folder, "headwater.pb.gz")
-	requireChain(t, lab.Stacks(p))
+	requireChain(t, rig.Stacks(p))
 	var summary struct {
 		File, Ended, Unit string
 		Samples, Whole    uint64
@@ -164,7 +164,7 @@ func TestInterrupt(t *testing.T) {
 			require.NoFileExists(t, filepath.Join(h.folder, "out.folded"))
 			h.Signal(t, s)
 			h.end(t, 128+int(s))
-			require.Contains(t, lab.ReadFile(t, filepath.Join(h.folder, "out.folded")), "hwrecord;")
+			require.Contains(t, rig.ReadFile(t, filepath.Join(h.folder, "out.folded")), "hwrecord;")
 			left, err := os.ReadDir(h.folder)
 			require.NoError(t, err)
 			require.Len(t, left, 1)
@@ -174,9 +174,9 @@ func TestInterrupt(t *testing.T) {
 
 // recorder is a headwater record that runs, for which its stderr is a terminal: there it shows how many samples it has.
 type recorder struct {
-	*lab.Process
+	*rig.Process
 	folder string     // in which it runs
-	shown  lab.Output // on the terminal
+	shown  rig.Output // on the terminal
 	ended  chan struct{}
 }
 
@@ -185,10 +185,10 @@ func startRecorder(t *testing.T, args ...string) *recorder {
 	t.Helper()
 	need.Root(t)
 	ours, theirs := openTerminalPair(t)
-	cmd := exec.Command(lab.Binary(t), append([]string{"record"}, args...)...)
+	cmd := exec.Command(rig.Binary(t), append([]string{"record"}, args...)...)
 	r := &recorder{folder: t.TempDir(), ended: make(chan struct{})}
 	cmd.Dir, cmd.Stderr = r.folder, theirs
-	r.Process = lab.Start(t, cmd)
+	r.Process = rig.Start(t, cmd)
 	require.NoError(t, theirs.Close())
 	go func() {
 		defer close(r.ended)
@@ -253,7 +253,7 @@ func recordSamples(t *testing.T, count int, args ...string) (folder, stderr stri
 func awaitSleep(t *testing.T, pid int) {
 	t.Helper()
 	testkit.Eventually(t, "a process that sleeps", func() bool {
-		return strings.Contains(lab.ReadFile(t, fmt.Sprintf("/proc/%d/stat", pid)), " (sleep) S ")
+		return strings.Contains(rig.ReadFile(t, fmt.Sprintf("/proc/%d/stat", pid)), " (sleep) S ")
 	})
 }
 
@@ -261,7 +261,7 @@ func awaitSleep(t *testing.T, pid int) {
 func TestParts(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	copying := lab.StartCopy(t)
+	copying := rig.StartCopy(t)
 	copying.WaitBusy(t)
 	for flag, want := range map[string][2]bool{"-K": {true, false}, "-U": {false, true}, "-g": {true, true}} {
 		t.Run(flag, func(t *testing.T) {

@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/flame/export"
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // serve starts headwater serve, and returns the URL of its page.
 func serve(t *testing.T, files ...string) (url string, cmd *exec.Cmd) {
-	cmd = exec.Command(lab.Binary(t), append([]string{"serve", "--listen", "127.0.0.1:0"}, files...)...)
+	cmd = exec.Command(rig.Binary(t), append([]string{"serve", "--listen", "127.0.0.1:0"}, files...)...)
 	out, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -112,7 +112,7 @@ func TestServeForeignName(t *testing.T) {
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusForbidden, answer.StatusCode)
 
-	out, err := exec.Command(lab.Binary(t), "serve", "--listen", "0.0.0.0:0", file).CombinedOutput()
+	out, err := exec.Command(rig.Binary(t), "serve", "--listen", "0.0.0.0:0", file).CombinedOutput()
 	require.ErrorContains(t, err, "exit status 2")
 	require.Contains(t, string(out), "--public allows it")
 }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // terminal is a terminal of tmux in which a shell runs a command, and then says how the terminal was left.
@@ -38,7 +38,7 @@ func openShell(t *testing.T, part string, args ...string) *terminal {
 	x := &terminal{folder: t.TempDir()}
 	x.socket = filepath.Join(x.folder, "tmux")
 	script := `echo earlier output; stty -g >before; ` + part + `; echo "exit code $?"; stty -g >after; exec sleep 600`
-	shell := append([]string{"sh", "-c", script, "sh", lab.Binary(t)}, args...)
+	shell := append([]string{"sh", "-c", script, "sh", rig.Binary(t)}, args...)
 	session := []string{"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "110", "-y", "30", "-c", x.folder}
 	x.tmux(t, append(session, shell...)...)
 	t.Cleanup(func() { x.tmux(t, "kill-server") })
@@ -121,7 +121,7 @@ func TestTop(t *testing.T) {
 	x.press(t, "Enter") // the only process of that name is opened
 	x.await(t, fmt.Sprintf("in process %d hwview", program.PID()))
 	x.await(t, "f59  hwview")
-	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(program.PID())) }
+	used := func() time.Duration { return rig.CPUTime(t, fmt.Sprint(program.PID())) }
 	begun := used()
 	testkit.Eventually(t, "more samples", func() bool { return used() > begun+time.Second }) // the first are incomplete
 	x.resize(t, 70, 80)
@@ -140,8 +140,8 @@ func TestTop(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(x.folder, "headwater-top-*.pb.gz"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	var ours []lab.Stack
-	for _, s := range lab.Stacks(readProfile(t, files[0])) {
+	var ours []rig.Stack
+	for _, s := range rig.Stacks(readProfile(t, files[0])) {
 		complete := len(s.Frames) > 1 && !strings.HasPrefix(s.Frames[1].Name, "[incomplete: ")
 		named := complete && !strings.HasPrefix(s.Frames[1].Name, "hwview+0x") // the symbols were read by then
 		if s.Frames[0].Name == "hwview" && named {
@@ -154,7 +154,7 @@ func TestTop(t *testing.T) {
 // TestTopEnds: a signal and Ctrl-C leave the terminal as it was, and so does the end of the program that is looked at.
 func TestTopEnds(t *testing.T) {
 	t.Parallel()
-	busy := lab.StartCopy(t)
+	busy := rig.StartCopy(t)
 	x := openTerminal(t, "top", "-p", fmt.Sprint(busy.PID()), "--interval", "0.5", "--no-color")
 	x.await(t, "CPU%")
 	require.NotRegexp(t, `\x1b\[[0-9;]*[34][0-7]`, x.tmux(t, "capture-pane", "-p", "-e", "-t", "top"))
@@ -172,7 +172,7 @@ func TestTopEnds(t *testing.T) {
 // TestTopSuspend: Ctrl-Z and SIGTSTP restore the terminal, and fg draws the screen again and continues.
 func TestTopSuspend(t *testing.T) {
 	t.Parallel()
-	busy := lab.StartCopy(t)
+	busy := rig.StartCopy(t)
 	script := `set -m; "$@"; echo "suspended $?"; stty -g >one; read go; fg; echo "again $?"; stty -g >two; read go; fg`
 	x := openShell(t, script, "top", "-p", fmt.Sprint(busy.PID()), "--interval", "0.5")
 	suspended := func(says, state string) {
@@ -181,7 +181,7 @@ func TestTopSuspend(t *testing.T) {
 		require.True(t, strings.HasPrefix(x.shows(t), "earlier output\n"), x.shows(t))
 		testkit.Eventually(t, "the state of the terminal", func() bool {
 			text, err := os.ReadFile(filepath.Join(x.folder, state))
-			return err == nil && string(text) == lab.ReadFile(t, filepath.Join(x.folder, "before"))
+			return err == nil && string(text) == rig.ReadFile(t, filepath.Join(x.folder, "before"))
 		})
 
 		x.press(t, "Enter")
@@ -213,7 +213,7 @@ func TestTopPlain(t *testing.T) {
 	need.Root(t)
 	program := startChain(t, "hwtop")
 	top := func(args ...string) string {
-		cmd := exec.Command(lab.Binary(t), append([]string{"top", "-p", fmt.Sprint(program.PID())}, args...)...)
+		cmd := exec.Command(rig.Binary(t), append([]string{"top", "-p", fmt.Sprint(program.PID())}, args...)...)
 		out, err := cmd.Output()
 		require.NoError(t, err)
 		return string(out)
@@ -262,7 +262,7 @@ func TestTopCommand(t *testing.T) {
 		stdout.Reset()
 		stderr.Reset()
 		args = append([]string{"top", "-F", "499", "--interval", "60", "--once", "--"}, args...)
-		cmd := exec.Command(lab.Binary(t), args...)
+		cmd := exec.Command(rig.Binary(t), args...)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		_ = cmd.Run() // the exit code says how it ended
 		return cmd.ProcessState.ExitCode()
@@ -279,7 +279,7 @@ func TestTopCommandEnds(t *testing.T) {
 	t.Parallel()
 	x := openTerminal(t, "top", "--interval", "0.5", "--", "sh", "-c", "echo $$ >pid; exec sleep 600")
 	x.await(t, "CPU%")
-	pid := strings.TrimSpace(lab.ReadFile(t, filepath.Join(x.folder, "pid")))
+	pid := strings.TrimSpace(rig.ReadFile(t, filepath.Join(x.folder, "pid")))
 	x.press(t, "q")
 	x.requireRestored(t, 0)
 	require.NoDirExists(t, "/proc/"+pid)
@@ -290,8 +290,8 @@ func TestTopCommandEnds(t *testing.T) {
 func TestTopPlainWaits(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	idle := lab.Start(t, exec.Command("sleep", "600"))
-	two := lab.Start(t, exec.Command("python3", "-c",
+	idle := rig.Start(t, exec.Command("sleep", "600"))
+	two := rig.Start(t, exec.Command("python3", "-c",
 		"import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\ntime.sleep(600)"))
 	testkit.Eventually(t, "two threads", func() bool {
 		return threadsOf(two.PID()) == 2
@@ -343,7 +343,7 @@ type waitRow struct {
 func untilWaits(t *testing.T, check func([]waitRow) bool, args ...string) {
 	t.Helper()
 	args = append([]string{"top", "--by", "waits", "--interval", "1", "-n", "600", "--json"}, args...)
-	h := lab.Start(t, exec.Command(lab.Binary(t), args...))
+	h := rig.Start(t, exec.Command(rig.Binary(t), args...))
 	seen := 0
 	testkit.Eventually(t, "a table of waits", func() bool {
 		require.False(t, h.Ended(), h.Output)
@@ -373,7 +373,7 @@ func TestTopWithoutPrivileges(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	binary := filepath.Join(t.TempDir(), "headwater")
-	testkit.CopyProgram(t, lab.Binary(t), binary)
+	testkit.CopyProgram(t, rig.Binary(t), binary)
 	for folder := filepath.Dir(binary); strings.HasPrefix(folder, os.TempDir()+"/"); folder = filepath.Dir(folder) {
 		require.NoError(t, os.Chmod(folder, 0o755))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/rig"
 )
 
 // TestWakers: of a program whose waits are ended by a known thread, a known process and the clock, a recording has them
@@ -29,7 +29,7 @@ func TestWakers(t *testing.T) {
 				t.Errorf("who is queued for a CPU was woken by %s before", s.Label["waker"])
 			}
 		}
-		out, err := exec.Command(lab.Binary(t), "report", "--by", "waker", filepath.Join(folder, "headwater.pb.gz")).Output()
+		out, err := exec.Command(rig.Binary(t), "report", "--by", "waker", filepath.Join(folder, "headwater.pb.gz")).Output()
 		require.NoError(t, err)
 		require.Regexp(t, `(?m)^ *\d+\.\d %  hwowner$`, string(out))
 	})

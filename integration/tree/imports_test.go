@@ -30,7 +30,7 @@ var layers = [][]string{
 }
 
 // testSupport are folders of packages that tests of every layer may import. Other code outside integration may not.
-var testSupport = []string{"integration/testkit", "ebpf/unwind/ehframe/ehtest", "integration/lab", "integration/record"}
+var testSupport = []string{"integration/testkit", "ebpf/unwind/ehframe/ehtest"}
 
 // confined are modules that only some folders may import, so that the
 // profiler stays a library that knows neither River nor Prometheus, and only

@@ -12,7 +12,7 @@ import (
 )
 
 // TestPackagesThatProfile compares the list INTEGRATION of the Makefile with the packages whose tests import
-// integration/lab: a missing package would profile the host while other packages run.
+// integration/testkit/rig: a missing package would profile the host while other packages run.
 func TestPackagesThatProfile(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -27,13 +27,13 @@ func TestPackagesThatProfile(t *testing.T) {
 	var found []string
 	for _, file := range goFiles(t, "../..") {
 		for _, imported := range importsOf(t, file) {
-			if imported == module+"/integration/lab" {
+			if imported == module+"/integration/testkit/rig" {
 				found = append(found, strings.TrimPrefix(path.Dir(file), "integration/"))
 			}
 		}
 	}
 	slices.Sort(found)
 	if diff := cmp.Diff(slices.Compact(found), listed); diff != "" {
-		t.Errorf("INTEGRATION in the Makefile (-packages that import integration/lab +listed)\n%s", diff)
+		t.Errorf("INTEGRATION in the Makefile (-packages that import integration/testkit/rig +listed)\n%s", diff)
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
-	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit/record"
 	"github.com/headwater/headwater/integration/testkit"
 )
 

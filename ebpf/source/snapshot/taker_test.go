@@ -19,7 +19,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/source/wait"
-	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
