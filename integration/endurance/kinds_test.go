@@ -27,7 +27,7 @@ func TestAllKinds(t *testing.T) {
 		length = 5 * time.Second
 	}
 	program := filepath.Join(t.TempDir(), "hwwaits")
-	rig.Compile(t, "gcc", "-O2", "-pthread", "-o", program, "../bench/testdata/waits.c")
+	rig.Compile(t, "gcc", "-O2", "-pthread", "-o", program, "../lab/bench/testdata/waits.c")
 	for name, command := range map[string][]string{
 		// Thousands of threads would use a whole CPU unless they only run when it is idle.
 		"threads":  {"chrt", "--idle", "0", program, "threads", "5000", "5000"},

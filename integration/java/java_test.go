@@ -51,7 +51,7 @@ func javas() []string {
 	return append([]string{"java"}, filepath.SplitList(os.Getenv("HEADWATER_JAVAS"))...)
 }
 
-// report is the relevant part of the report of integration/instant.
+// report is the relevant part of the report of integration/lab/instant.
 type report struct {
 	Stacks      int            `json:"stacks"`
 	Frames      int            `json:"frames"`
@@ -66,9 +66,9 @@ type report struct {
 // AsyncGetCallTrace finds in the same thread at the same instruction.
 func TestSameInstant(t *testing.T) {
 	testkit.Nightly(t, "on a busy machine the VM's memory is read too late; TestJavaStacks checks chains of methods")
-	classes := compile(t, "../instant/testdata/java/Mix.java")
+	classes := compile(t, "../lab/instant/testdata/java/Mix.java")
 	binary := filepath.Join(t.TempDir(), "instant")
-	if out, err := exec.Command("go", "build", "-o", binary, "../instant").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../lab", "-o", binary, "./instant").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, java := range javas() {

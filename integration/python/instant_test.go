@@ -14,7 +14,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// instantReport is the relevant part of the report of integration/instant.
+// instantReport is the relevant part of the report of integration/lab/instant.
 type instantReport struct {
 	Python struct {
 		Stacks   int      `json:"stacks"`
@@ -45,7 +45,7 @@ func TestSameInstant(t *testing.T) {
 		works, seconds, atLeast = append(works, "compiling", "texts", "objects"), "8", 3000
 	}
 	binary := filepath.Join(t.TempDir(), "instant")
-	if out, err := exec.Command("go", "build", "-o", binary, "../instant").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../lab", "-o", binary, "./instant").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	library, err := filepath.Abs("testdata/library.py")

@@ -77,7 +77,8 @@ func TestDistributions(t *testing.T) {
 	need.Tools(t, "perf", "g++")
 	seconds := cmp.Or(os.Getenv("HEADWATER_DISTRIBUTIONS"), "6")
 	save := record.Test(t, "distributions", "make -C integration distributions LOAD_SECONDS="+seconds)
-	binary, all, reports := buildWith(t, "./integration/distribution", nil), closedPrograms(), map[string]json.RawMessage{}
+	binary := buildWith(t, "./integration/lab/distribution", nil)
+	all, reports := closedPrograms(), map[string]json.RawMessage{}
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
 			report, text, err := distribution(t, binary, p.build(t), seconds, falseAlarms/float64(len(all)))
@@ -99,7 +100,7 @@ func TestDistributionsNotice(t *testing.T) {
 	program := closedPrograms()[0].build(t)
 	for name, m := range mutations() {
 		t.Run(name, func(t *testing.T) {
-			_, text, err := distribution(t, buildWith(t, "./integration/distribution", &m), program, "6", falseAlarms)
+			_, text, err := distribution(t, buildWith(t, "./integration/lab/distribution", &m), program, "6", falseAlarms)
 			t.Log(text)
 			if err == nil || !strings.Contains(text, "the distributions differ") {
 				t.Errorf("the defect went unnoticed: %v", err)

@@ -37,7 +37,10 @@ func build(t testing.TB, pkg string) (path string) {
 	return once.(func() string)()
 }
 
-// buildWith builds a package of this module, with a defect unless that is nil.
+// lab is the folder of a module with programs that measure.
+const lab = "./integration/lab/"
+
+// buildWith builds a package of this module or of the one in lab, with a defect unless that is nil.
 func buildWith(t testing.TB, pkg string, m *mutation) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,8 +49,12 @@ func buildWith(t testing.TB, pkg string, m *mutation) (path string) {
 	if m != nil {
 		args = append(args, "-overlay", m.overlay(t, dir))
 	}
+	module := "../.."
+	if name, ok := strings.CutPrefix(pkg, lab); ok {
+		module, pkg = filepath.Join(module, lab), "./"+name
+	}
 	cmd := exec.Command("go", append(args, pkg)...)
-	cmd.Dir = "../.."
+	cmd.Dir = module
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}

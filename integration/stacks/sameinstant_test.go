@@ -15,7 +15,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// instantReport is the relevant part of the report of integration/instant.
+// instantReport is the relevant part of the report of integration/lab/instant.
 type instantReport struct {
 	instantProgram
 	ByCommand    map[string]instantProgram `json:"by_command"`
@@ -50,7 +50,7 @@ func (r *instantReport) problems(err error) (problems []string) {
 	return problems
 }
 
-// instant runs integration/instant over a shell script.
+// instant runs integration/lab/instant over a shell script.
 func instant(t testing.TB, binary, script string) (r instantReport, text string, err error) {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report.json")
@@ -131,8 +131,8 @@ func TestSameInstant(t *testing.T) {
 	if testkit.IsNightly() {
 		commands = append(commands, "clang-19", "cc1plus", "node")
 		installed = append(installed,
-			"clang-19 -w -O2 -std=c++17 -c -o %[1]s/clang.o ../bench/testdata/build/containers.cc",
-			"g++ -w -O2 -std=c++17 -c -o %[1]s/gcc.o ../bench/testdata/build/text.cc",
+			"clang-19 -w -O2 -std=c++17 -c -o %[1]s/clang.o ../lab/bench/testdata/build/containers.cc",
+			"g++ -w -O2 -std=c++17 -c -o %[1]s/gcc.o ../lab/bench/testdata/build/text.cc",
 			"rustc -O --edition 2021 -o %[1]s/rust testdata/rules/rust.rs",
 			`node -e 'for (let i = 0; i < 40; i++) JSON.parse(JSON.stringify([...Array(20000).keys()].map(String).sort()))'`)
 	} else {
@@ -154,7 +154,7 @@ func TestSameInstant(t *testing.T) {
 	for _, line := range installed {
 		script = append(script, "("+strings.ReplaceAll(line, "%[1]s", dir)+") >/dev/null 2>&1 </dev/null")
 	}
-	r, text, err := instant(t, build(t, "./integration/instant"), inFours(script))
+	r, text, err := instant(t, build(t, "./integration/lab/instant"), inFours(script))
 	t.Log(text)
 	if problems := r.problems(err); len(problems) > 0 || r.Frames < frames {
 		t.Errorf("%d frames compared, want %d or more; %v", r.Frames, frames, problems)
@@ -174,7 +174,7 @@ func TestSameInstantOnSmallStack(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")
 	small := program{name: "hwsmallstack", source: "smallstack.c"}
-	r, text, err := instant(t, build(t, "./integration/instant"), "'"+small.build(t)+"' 1")
+	r, text, err := instant(t, build(t, "./integration/lab/instant"), "'"+small.build(t)+"' 1")
 	if problems := r.problems(err); len(problems) > 0 || r.Frames < 100 {
 		t.Errorf("%d frames compared, want 100 or more; %v\n%s", r.Frames, problems, text)
 	}
@@ -188,8 +188,8 @@ func TestSameInstantNotices(t *testing.T) {
 	need.Tools(t, "gcc", "g++")
 	for name, m := range mutations() {
 		t.Run(name, func(t *testing.T) {
-			r, text, err := instant(t, buildWith(t, "./integration/instant", &m),
-				"g++ -w -O2 -std=c++17 -c -o /dev/null ../bench/testdata/build/text.cc")
+			r, text, err := instant(t, buildWith(t, "./integration/lab/instant", &m),
+				"g++ -w -O2 -std=c++17 -c -o /dev/null ../lab/bench/testdata/build/text.cc")
 			problems := r.problems(err)
 			t.Log(problems)
 			if r.Stacks < 100 || len(problems) == 0 {

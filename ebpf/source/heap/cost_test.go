@@ -17,9 +17,9 @@ import (
 
 	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/integration/testkit/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/record"
 )
 
 // cost is the time of a malloc and a free, in ns of CPU time, once for each round.

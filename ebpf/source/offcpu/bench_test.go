@@ -21,7 +21,7 @@ func BenchmarkPass(b *testing.B) {
 	need.Root(b)
 	program := filepath.Join(b.TempDir(), "hwwaits")
 	need.Tools(b, "gcc")
-	source := "../../../integration/bench/testdata/waits.c"
+	source := "../../../integration/lab/bench/testdata/waits.c"
 	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", program, source).CombinedOutput(); err != nil {
 		b.Fatalf("gcc: %v\n%s", err, out)
 	}

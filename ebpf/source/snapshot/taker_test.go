@@ -19,9 +19,9 @@ import (
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/source/wait"
-	"github.com/headwater/headwater/integration/testkit/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/record"
 )
 
 // open opens a Taker, or skips where this process may not.
