@@ -105,7 +105,7 @@ func (x *Collector) open(c Config, prepared func() error) (err error) {
 	x.offCPU = offcpu.NewProfiler(offcpu.Options{
 		Completer: x.Sampler, Target: x.options.Target, Use: x.useSample,
 		MaxReads: x.options.OffCPUReads, MaxShare: x.options.OffCPUShare,
-	})
+	}, c.OffCPU)
 	x.probes = probing.New(probing.Options{Completer: x.Sampler, Target: x.options.Target, Use: x.useSample})
 	x.heap = heap.New(heap.Options{
 		Sampler: x.Sampler, Target: x.options.Target, Use: x.useSample,

@@ -35,10 +35,11 @@ type Profiler struct {
 	config Config
 }
 
-// NewProfiler returns a Profiler that is off. Use of the options gets the samples that the configuration wants, of
-// processes with a target, stripped to the wanted parts of their stacks. Passes and Wakers of the options are not used.
-func NewProfiler(o Options) *Profiler {
-	p := &Profiler{options: o}
+// NewProfiler returns a Profiler with a current configuration, for which Prepare starts the clock. Use of the options
+// gets the samples that the configuration wants, of processes with a target, stripped to the wanted parts of their
+// stacks. Passes and Wakers of the options are not used.
+func NewProfiler(o Options, c Config) *Profiler {
+	p := &Profiler{options: o, config: c}
 	use := o.Use
 	p.options.Use = func(s *sampler.Sample) {
 		p.shown.RLock()
