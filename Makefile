@@ -46,7 +46,7 @@ lint: ## check formatting, words, links and line lengths; with golangci-lint and
 	go vet -C integration/lab ./...
 	HEADWATER_LINT=1 go test ./integration/docs ./integration/testkit/need
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "lint: golangci-lint is not installed: left out"; fi
-	@if command -v clang-format-19 >/dev/null; then clang-format-19 --dry-run -Werror bpf/*.h bpf/*.c; else echo "lint: clang-format-19 is not installed: left out"; fi
+	@if command -v clang-format-19 >/dev/null; then clang-format-19 --dry-run -Werror bpf/*/*.h bpf/*.c; else echo "lint: clang-format-19 is not installed: left out"; fi
 
 race: ## run the packages' tests under the race detector
 	integration/packages race

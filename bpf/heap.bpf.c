@@ -12,10 +12,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "abi.h"
-#include "regs.h"
-#include "heap.h"
-#include "hit.h"
+#include "abi/abi.h"
+#include "unwind/regs.h"
+#include "abi/heap.h"
+#include "sample/hit.h"
 
 char _license[] SEC("license") = "GPL";
 

@@ -7,9 +7,9 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "abi.h"
-#include "regs.h"
-#include "hit.h"
+#include "abi/abi.h"
+#include "unwind/regs.h"
+#include "sample/hit.h"
 
 char _license[] SEC("license") = "GPL";
 

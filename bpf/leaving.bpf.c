@@ -7,9 +7,9 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "copies.h"
-#include "entry.h"
-#include "regs.h"
+#include "sample/copies.h"
+#include "kernel/entry.h"
+#include "unwind/regs.h"
 
 char _license[] SEC("license") = "GPL";
 

@@ -4,10 +4,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "abi.h"
-#include "regs.h"
+#include "abi/abi.h"
+#include "unwind/regs.h"
 
-#include "kernel.h"
+#include "kernel/walks.h"
 
 char _license[] SEC("license") = "GPL";
 

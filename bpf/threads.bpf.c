@@ -7,12 +7,12 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "copies.h"
-#include "entry.h"
-#include "marks.h"
-#include "thread_pointer.h"
-#include "threads.h"
-#include "regs.h"
+#include "sample/copies.h"
+#include "kernel/entry.h"
+#include "sample/marks.h"
+#include "kernel/thread_pointer.h"
+#include "abi/threads.h"
+#include "unwind/regs.h"
 
 char _license[] SEC("license") = "GPL";
 

@@ -8,9 +8,9 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "unwinder.h"
-#include "marks.h"
-#include "wakers.h"
+#include "unwind/unwinder.h"
+#include "sample/marks.h"
+#include "abi/wakers.h"
 
 char _license[] SEC("license") = "GPL";
 

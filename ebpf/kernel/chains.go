@@ -50,7 +50,7 @@ func (c *Chain) CopyFrom(from *Chain) {
 
 var errChain = errors.New("the record of a chain is too short")
 
-// decode parses the part of a sample that bpf/runtime.h writes. codes is the number of code objects in it.
+// decode parses the part of a sample that bpf/language/runtime.h writes. codes is the number of code objects in it.
 func (c *Chain) decode(b []byte, codes int) error {
 	c.Frames, c.Codes, c.words = c.Frames[:0], nil, c.words[:0]
 	if len(b) == 0 {

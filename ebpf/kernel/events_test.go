@@ -136,7 +136,7 @@ func TestPageFaults(t *testing.T) {
 	}
 }
 
-// Numbers of kinds are the same as in bpf/abi.h.
+// Numbers of kinds are the same as in bpf/abi/samples.h.
 func TestKindNumbers(t *testing.T) {
 	for k, number := range map[kind.Kind]profilerSampleKind{
 		kind.CPU: profilerSampleKindKIND_CPU, kind.PageFaults: profilerSampleKindKIND_PAGE_FAULTS,

@@ -86,7 +86,7 @@ func programKey(p unwind.Program) profilerProgramKey {
 	return profilerProgramKey{Inode: p.Inode, Dev: p.Major<<minorBits | p.Minor}
 }
 
-const noWord = 255 // NO_WORD of bpf/abi.h
+const noWord = 255 // NO_WORD of bpf/abi/languages.h
 
 func encodeInterpreter(s *language.Spec) (v profilerInterpreter) {
 	c := s.Chain

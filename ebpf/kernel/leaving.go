@@ -9,7 +9,7 @@ import (
 )
 
 // MaxCopies is the number of threads whose stacks can be copied when they leave a CPU.
-const MaxCopies = 1 << 9 // MAX_COPIED of bpf/threads.h
+const MaxCopies = 1 << 9 // MAX_COPIED of bpf/abi/threads.h
 
 // leaving copies the stacks of threads when they leave a CPU.
 type leaving struct {

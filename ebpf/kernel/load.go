@@ -87,7 +87,7 @@ func Load(o Options) (*Profiler, error) {
 	}
 	p := &Profiler{
 		clocks: map[int]*perfEvent{}, events: map[kind.Kind]*events{}, accounted: map[int]cpuTime{},
-		flags: profilerConfigFlagsCONFIG_USER_STACKS | profilerConfigFlagsCONFIG_KERNEL_STACKS, // as in bpf/maps.h
+		flags: profilerConfigFlagsCONFIG_USER_STACKS | profilerConfigFlagsCONFIG_KERNEL_STACKS, // as in bpf/sample/maps.h
 	}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load BPF programs: %w", err)

@@ -146,7 +146,7 @@ func (r chainMaker) fill(c *chainCase) {
 	c.ID = uint64(binary.LittleEndian.Uint32(c.Memory[r.IntN(chainMemory/8)*8:]))
 }
 
-// TestChainParity walks random chains by bpf/chain.h and by package chain.
+// TestChainParity walks random chains by bpf/language/chain.h and by package chain.
 func TestChainParity(t *testing.T) {
 	if _, err := os.Stat("../../bpf"); err != nil {
 		t.Skip(err) // the machines of integration/kernels have this test, and neither sources nor a compiler

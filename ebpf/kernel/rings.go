@@ -17,7 +17,7 @@ const (
 	sampleWords = uint64(profilerLimitsSAMPLE_WORDS)
 )
 
-// sampleRings are the CPUs' rings of samples, mapped into this process, see bpf/maps.h.
+// sampleRings are the CPUs' rings of samples, mapped into this process, see bpf/sample/maps.h.
 type sampleRings struct {
 	mem   []byte
 	byCPU []*profilerSampleRing

@@ -115,7 +115,7 @@ func (s *Sample) EndElsewhere(frames int) { s.User, s.Outcome = s.User[:frames],
 // FrameFlags describe a frame's address and how it was found.
 type FrameFlags uint8
 
-// Frame flags, see enum frame_flags in bpf/abi.h.
+// Frame flags, see enum frame_flags in bpf/abi/samples.h.
 const (
 	ReturnAddress FrameFlags = FrameFlags(profilerFrameFlagsFRAME_RETURN_ADDRESS)
 	FramePointer  FrameFlags = FrameFlags(profilerFrameFlagsFRAME_POINTER)
@@ -221,7 +221,7 @@ func (r *sampleReader) complete(cpu uint32, f func(*Sample)) {
 	r.spare = s
 }
 
-// decode reads struct sample of bpf/abi.h.
+// decode reads struct sample of bpf/abi/samples.h.
 func (r *sampleReader) decode(b []byte) error {
 	var s profilerSample
 	if len(b) < sampleHead {

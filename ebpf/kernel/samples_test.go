@@ -12,7 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind/tablestore"
 )
 
-// The numbers of ebpf/unwind and of bpf/abi.h are the same.
+// The numbers of ebpf/unwind and of bpf/abi/abi.h are the same.
 func TestSharedNumbers(t *testing.T) {
 	for got, want := range map[uint32]uint32{
 		uint32(unwind.MinPageShift):                          uint32(profilerLimitsMIN_ROW_PAGE_SHIFT),
@@ -57,7 +57,7 @@ func TestSharedNumbers(t *testing.T) {
 		uint32(profilerLimitsWORD_MASK):                      tablestore.WordMask,
 	} {
 		if got != want {
-			t.Errorf("Go has %d where bpf/abi.h has %d", got, want)
+			t.Errorf("Go has %d where bpf/abi/abi.h has %d", got, want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 // goThread returns the register that leads to the goroutine of a Go thread.
 func (r *threadsThread) goThread() uint64 { return r.ThreadPointer }
 
-// setRegs sets the registers from a struct registers of bpf/unwinder.h.
+// setRegs sets the registers from a struct registers of bpf/unwind/unwinder.h.
 func (s *PerfSnapshot) setRegs(general [generalRegs]uint64, _, _, _ uint64) { s.Regs = general }
 
 // leaveFunction changes the registers at an instruction that ends a function to the registers that its caller then has.

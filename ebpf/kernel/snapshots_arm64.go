@@ -32,7 +32,7 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 // goThread returns the register that leads to the goroutine of a Go thread.
 func (r *threadsThread) goThread() uint64 { return r.Regs.X28 }
 
-// setRegs sets the registers from a struct registers of bpf/unwinder.h, whose general registers are empty here.
+// setRegs sets the registers from a struct registers of bpf/unwind/unwinder.h, whose general registers are empty here.
 func (s *PerfSnapshot) setRegs(_ [16]uint64, sp, fp, lr uint64) {
 	s.Regs[29], s.Regs[30], s.Regs[31] = fp, lr, sp
 }

@@ -37,7 +37,7 @@ type stackPart struct {
 	bytes  []byte
 	base   uint64 // address of bytes[0], the start of a page
 	pages  uint32 // a bit for each page that was read
-	packed bool   // bytes has only the pages that were read, packed, see bpf/pack.h
+	packed bool   // bytes has only the pages that were read, packed, see bpf/sample/pack.h
 }
 
 // Len returns the number of bytes that a copy takes, including holes except in packed parts.

@@ -31,7 +31,7 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// packPages packs pages by bpf/pack.h, built for the host.
+// packPages packs pages by bpf/sample/pack.h, built for the host.
 func packPages(t *testing.T, program string, pages []byte) []byte {
 	t.Helper()
 	cmd := exec.Command(program)

@@ -27,7 +27,7 @@ type Tables struct {
 
 // newTables returns tables of at most bytes bytes, in slabs that inner describes.
 func newTables(o *profilerObjects, inner *ebpf.MapSpec, bytes int) (*Tables, error) {
-	changes := uint32(1)          // as in bpf/maps.h
+	changes := uint32(1)          // as in bpf/sample/maps.h
 	changed := func(short bool) { // Set has succeeded below, so errors are ignored
 		changes = max(1, changes+1)
 		if short {

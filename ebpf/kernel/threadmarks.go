@@ -97,7 +97,7 @@ func (t *Threads) Check(next []*Thread, use func(*Thread)) error {
 	return t.readFiltered(filter{check: t.checks}, use)
 }
 
-// stateUnknown is STATE_UNKNOWN of bpf/threads.h.
+// stateUnknown is STATE_UNKNOWN of bpf/abi/threads.h.
 const stateUnknown = 1<<32 - 1
 
 // MarkUnwanted has ReadMarked leave out a process until the next WantAll.

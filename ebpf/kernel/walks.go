@@ -9,8 +9,8 @@ import (
 	"github.com/headwater/headwater/ebpf/common/clock"
 )
 
-// walks holds the walks that BPF made at probes until the hits are read, see bpf/hit.h. They are of processes with a
-// language runtime.
+// walks holds the walks that BPF made at probes until the hits are read, see bpf/sample/hit.h. They are of processes
+// with a language runtime.
 type walks struct {
 	rings  *sampleRings
 	reader *sampleReader

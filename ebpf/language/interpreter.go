@@ -187,7 +187,7 @@ type Spec struct {
 }
 
 // Frozen is the data by which the BPF program finds the callers of a thread that the runtime keeps in its heap, as Java
-// does for virtual threads. Its fields are those of struct frozen in bpf/abi.h: mostly offsets in bytes.
+// does for virtual threads. Its fields are those of struct frozen in bpf/abi/languages.h: mostly offsets in bytes.
 type Frozen struct {
 	Descriptor                      int64  // from the thread pointer: a pointer to the thread's descriptor
 	EntryPC, BadBits, ColorShift    uint64 // ELF virtual addresses of variables; the last two may be 0
@@ -245,7 +245,7 @@ type Step struct {
 // Op is the operation of a Step on the address, at.
 type Op uint8
 
-// The operations, with the same numbers as in bpf/abi.h.
+// The operations, with the same numbers as in bpf/abi/languages.h.
 const (
 	Global        Op = iota + 1 // at = load bias of the file + Offset, an ELF virtual address
 	ThreadPointer               // at = thread pointer + Offset: fsbase, tpidr_el0
@@ -271,7 +271,7 @@ type Find struct {
 // Owner is the field by which a list node identifies its thread.
 type Owner uint8
 
-// The owners, with the same numbers as in bpf/abi.h.
+// The owners, with the same numbers as in bpf/abi/languages.h.
 const (
 	ByThreadPointer Owner = iota + 1 // the thread pointer, which is near the value of pthread_self
 	ByTID                            // the kernel's thread ID, 32 bits
@@ -326,7 +326,7 @@ type Text struct {
 	Bytes  int
 }
 
-// Limits, with the same numbers as in bpf/abi.h.
+// Limits, with the same numbers as in bpf/abi/languages.h.
 const (
 	MaxSteps       = 8
 	MaxBlocks      = 8
@@ -341,7 +341,7 @@ const (
 // ChainEnd is how the read of a chain ended.
 type ChainEnd uint8
 
-// The ends, with the same numbers as in bpf/abi.h.
+// The ends, with the same numbers as in bpf/abi/languages.h.
 const (
 	ChainNone           ChainEnd = iota // no chain was read
 	ChainWhole                          // the last frame has no caller

@@ -1,7 +1,7 @@
 package unwind
 
 // Mapping is an executable mapping of a process in the form that the unwinder needs, see struct
-// mapping in bpf/abi.h.
+// mapping in bpf/abi/rows.h.
 type Mapping struct {
 	Start, End uint64 // addresses in the process
 	Bias       uint64 // address - Bias = ELF virtual address

@@ -1,7 +1,7 @@
 package unwind
 
 // Outcome is the end of the walk of one user stack. Every sample has exactly one. The numbers are
-// shared with the BPF program, see enum outcome in bpf/abi.h.
+// shared with the BPF program, see enum outcome in bpf/abi/rows.h.
 type Outcome uint8
 
 // The outcomes of a walk.

@@ -2,7 +2,7 @@
 // pages that a BPF program reads, and the package also executes them in Go.
 //
 // A row is a small rule, with its formula in the comment. Package unwindtable makes rows from
-// executables. step.go executes rules exactly as bpf/step.h does.
+// executables. step.go executes rules exactly as bpf/unwind/step.h does.
 package unwind
 
 import "fmt"

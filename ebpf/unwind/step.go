@@ -71,7 +71,7 @@ type stepper struct {
 
 // Step replaces regs, the registers of a frame, by the registers of its caller according to rule.
 // It returns Unset if there is a caller. Otherwise regs are unchanged, and the outcome is the
-// reason why the walk ends. Step is equivalent to apply_rule in bpf/step.h.
+// reason why the walk ends. Step is equivalent to apply_rule in bpf/unwind/step.h.
 func Step(machine elf.Machine, rule WideRule, regs *Regs, mem Memory) Outcome {
 	s := stepper{machine, machine == elf.EM_AARCH64, rule, regs, mem}
 	switch {

@@ -12,7 +12,7 @@ import (
 // Kind is the kind of a sample. The zero value is CPU. Kinds from Count on are kinds of probes, see OfProbe.
 type Kind uint16
 
-// The kinds. bpf/abi.h has the numbers of the kinds that BPF programs write.
+// The kinds. bpf/abi/samples.h has the numbers of the kinds that BPF programs write.
 const (
 	CPU         Kind = iota // time on a CPU
 	OffCPU                  // time of threads that do not run

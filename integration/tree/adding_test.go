@@ -144,10 +144,10 @@ func outcomeRecipe() recipe {
 	return recipe{
 		section: "An outcome",
 		edits: []edit{
-			{"bpf/abi.h",
+			{"bpf/abi/rows.h",
 				"OUTCOME_NO_CALL = 15,          /* no call precedes the return address that a rule by analysis has found */",
 				"\tOUTCOME_FRAME_TOO_LARGE = 16,  /* the CFA is more than a terabyte above sp */"},
-			{"bpf/step.h", "return OUTCOME_NO_PROGRESS;",
+			{"bpf/unwind/step.h", "return OUTCOME_NO_PROGRESS;",
 				"\tif (cfa > u->regs.sp && cfa - u->regs.sp > 1ULL << 40)\n\t\treturn OUTCOME_FRAME_TOO_LARGE;"},
 			{"ebpf/unwind/outcome.go",
 				"NoCall                         // no call precedes the return address that a rule by analysis found",

@@ -1,12 +1,12 @@
 /*
- * bpf/chain.h, built for the host: reads cases from standard input and writes what walking the
+ * bpf/language/chain.h, built for the host: reads cases from standard input and writes what walking the
  * chain of each makes. See parity_test.go, which has the same structs.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "abi.h"
+#include "abi/abi.h"
 
 enum { MEMORY_BYTES = 4096, KEPT_FRAMES = 64 };
 
@@ -46,7 +46,7 @@ static uint32_t thread_id(void)
 	return (uint32_t)in.id;
 }
 
-#include "chain.h"
+#include "language/chain.h"
 
 static int walk(struct chain *c, struct chain_result *out)
 {

@@ -1,7 +1,7 @@
 /* Packs the pages of standard input, as many as a part of a stack has at most, to standard output. See stack_test.go. */
 #include <stdio.h>
 
-#include "pack.h"
+#include "sample/pack.h"
 
 static __u64 part[MAX_PART_WORDS];
 

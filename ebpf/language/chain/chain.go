@@ -1,5 +1,5 @@
-// Package chain walks the frames that an interpreter keeps for a thread, as bpf/chain.h does in the kernel, and merges
-// them with the native frames.
+// Package chain walks the frames that an interpreter keeps for a thread, as bpf/language/chain.h does in the kernel,
+// and merges them with the native frames.
 package chain
 
 import (
@@ -56,7 +56,7 @@ func ReadFrame(l *language.Layout, at uint64, m Memory, words []uint64) (cookie 
 	return b.cookie(l)
 }
 
-// walker is the state of a walk, like struct chain of bpf/chain.h.
+// walker is the state of a walk, like struct chain of bpf/language/chain.h.
 type walker struct {
 	chain  *language.Chain
 	thread Thread
@@ -211,7 +211,7 @@ func (w *walker) nextFrame(words []uint64) language.ChainEnd {
 	return language.ChainNone
 }
 
-// blocks are the blocks of a frame, like struct blocks of bpf/layout.h.
+// blocks are the blocks of a frame, like struct blocks of bpf/language/layout.h.
 type blocks struct {
 	read  uint8
 	bytes [language.MaxBlocks][language.MaxBlockBytes]byte

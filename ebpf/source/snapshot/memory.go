@@ -98,7 +98,7 @@ func (m *Memory) readPage(addr uint64) []byte {
 	return m.pages[addr]
 }
 
-// Where the outermost frame of a stack can be, as in bpf/task.h.
+// Where the outermost frame of a stack can be, as in bpf/kernel/task.h.
 const (
 	reach            = 33 * 64 << 10 // of a stack below its end
 	startCodeFrame   = 256

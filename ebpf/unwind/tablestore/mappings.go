@@ -38,7 +38,7 @@ func (s *Store) RemoveMappings(m Mappings) {
 	s.slabs.release(m.run)
 }
 
-// directoryOf encodes a directory like struct mapping in bpf/abi.h. It is 0 only for a directory without pages.
+// directoryOf encodes a directory like struct mapping in bpf/abi/rows.h. It is 0 only for a directory without pages.
 func directoryOf(d unwind.Directory) uint32 {
 	if d.Pages == 0 {
 		return 0

@@ -26,7 +26,7 @@ var ErrClosed = errors.New("the store of unwind tables is closed")
 type run struct{ start, words uint32 }
 
 // slabs is table memory: a growing number of slabs. Only parts of the slabs are mapped into this process at a time, see
-// bpf/abi.h. Not safe for concurrent use.
+// bpf/abi/limits.h. Not safe for concurrent use.
 type slabs struct {
 	create func(number int) (Slab, error)
 	limit  int // maximum number of slabs

@@ -12,7 +12,8 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// The layout of table memory, see enum limits, row_page_state and row_page_mark in bpf/abi.h.
+// The layout of table memory, see enum limits in bpf/abi/limits.h, row_page_state and
+// row_page_mark in bpf/abi/rows.h.
 const (
 	SlabWords    = 1 << 18         // words of 8 bytes in a slab
 	MaxSlabs     = 1 << 10         // maximum number of slabs

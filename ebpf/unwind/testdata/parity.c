@@ -1,5 +1,5 @@
 /*
- * The C stepper of bpf/step.h, built for the host: reads cases from standard
+ * The C stepper of bpf/unwind/step.h, built for the host: reads cases from standard
  * input and writes what one step, or one look-up of a rule, makes of each. See
  * parity_test.go, which has the same structs.
  */
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "abi.h"
+#include "abi/abi.h"
 
 enum { MEMORY_WORDS = 256 };
 
@@ -58,15 +58,15 @@ static inline uint64_t thread_pointer(void)
 	return in.thread;
 }
 
-#include "code.h"
+#include "unwind/code.h"
 
 static int called_from(uint64_t addr)
 {
 	return follows_call(addr) || is_trampoline(addr);
 }
 
-#include "rules.h"
-#include "step.h"
+#include "unwind/rules.h"
+#include "unwind/step.h"
 
 static void step_once(void)
 {

@@ -9,7 +9,7 @@ import (
 )
 
 // directoryBytes is the number of bytes of table memory that a page takes in addition to its rows,
-// see struct row_page in bpf/abi.h.
+// see struct row_page in bpf/abi/rows.h.
 const directoryBytes = 8
 
 // Stats describes the size of a whole table.

@@ -7,7 +7,7 @@
 #ifndef HEADWATER_HIT_H
 #define HEADWATER_HIT_H
 
-#include "kernel.h"
+#include "../kernel/walks.h"
 
 /*
  * The thread that is walking on the CPU; 0 if none. Programs of probes may be preempted, and a thread that comes then

@@ -16,9 +16,9 @@
 #define HEADWATER_RUNTIME_H
 
 #include "chain.h"
-#include "maps.h"
-#include "ring.h"
-#include "task.h"
+#include "../sample/maps.h"
+#include "../sample/ring.h"
+#include "../kernel/task.h"
 
 struct inode {
 	unsigned long i_ino;

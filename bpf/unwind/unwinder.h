@@ -13,7 +13,7 @@
 #ifndef HEADWATER_UNWINDER_H
 #define HEADWATER_UNWINDER_H
 
-#include "abi.h"
+#include "../abi/abi.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 

@@ -3,7 +3,7 @@
 #ifndef HEADWATER_COPIES_H
 #define HEADWATER_COPIES_H
 
-#include "threads.h"
+#include "../abi/threads.h"
 
 /* The room for the stack of a thread, by its ID. */
 struct {

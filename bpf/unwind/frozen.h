@@ -12,7 +12,7 @@
 #ifndef HEADWATER_FROZEN_H
 #define HEADWATER_FROZEN_H
 
-#include "maps.h"
+#include "../sample/maps.h"
 #include "window.h"
 
 enum {

@@ -6,7 +6,7 @@
 #ifndef HEADWATER_PACK_H
 #define HEADWATER_PACK_H
 
-#include "abi.h"
+#include "../abi/abi.h"
 
 enum { STACK_PAGE_WORDS = STACK_PAGE / 8, LINE_WORDS = 8 /* of memory: most are all zero or all in use */ };
 _Static_assert(64 * PAIR_WORDS % LINE_WORDS == 0, "a word of bits is of whole lines");

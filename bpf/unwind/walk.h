@@ -4,9 +4,9 @@
 #define HEADWATER_WALK_H
 
 #include "frozen.h"
-#include "ring.h"
+#include "../sample/ring.h"
 #include "rules.h"
-#include "task.h"
+#include "../kernel/task.h"
 #include "trampoline.h"
 
 #include "step.h" /* uses definitions of the headers above */

@@ -3,7 +3,7 @@
 #ifndef HEADWATER_HEAP_H
 #define HEADWATER_HEAP_H
 
-#include "unwinder.h"
+#include "../unwind/unwinder.h"
 
 enum heap_limits {
 	HEAP_BLOCKS = 65536, /* that are known at a time, of all processes */

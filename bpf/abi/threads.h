@@ -3,7 +3,7 @@
 #ifndef HEADWATER_THREADS_H
 #define HEADWATER_THREADS_H
 
-#include "uprobes.h"
+#include "../kernel/uprobes.h"
 
 enum thread_flags {
 	THREAD_ON_CPU = 1, /* it runs, so that its registers are old */

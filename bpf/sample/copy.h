@@ -3,10 +3,10 @@
 #ifndef HEADWATER_COPY_H
 #define HEADWATER_COPY_H
 
-#include "code.h"
+#include "../unwind/code.h"
 #include "pack.h"
 #include "ring.h"
-#include "trampoline.h"
+#include "../unwind/trampoline.h"
 
 /* Copies the general registers after the frames, if any is known. */
 ALWAYS_INLINE void copy_registers(const struct unwinder *u, struct sample *s)

@@ -3,7 +3,7 @@
 #ifndef HEADWATER_MARKS_H
 #define HEADWATER_MARKS_H
 
-#include "threads.h"
+#include "../abi/threads.h"
 
 /* By thread ID. */
 struct {

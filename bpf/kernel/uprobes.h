@@ -8,7 +8,7 @@
 #ifndef HEADWATER_UPROBES_H
 #define HEADWATER_UPROBES_H
 
-#include "unwinder.h"
+#include "../unwind/unwinder.h"
 
 /* The few fields of the kernel's types that are read, relocated when loading. */
 struct return_instance {

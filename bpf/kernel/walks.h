@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* The kernel's side of walks of the current task, and the walks. The including file has the registers of the CPU. */
-#ifndef HEADWATER_KERNEL_H
-#define HEADWATER_KERNEL_H
+#ifndef HEADWATER_WALKS_H
+#define HEADWATER_WALKS_H
 
-#include "abi.h"
+#include "../abi/abi.h"
 
 /* linux/bpf_perf_event.h, without the headers of one architecture. */
 struct bpf_perf_event_data {
@@ -18,9 +18,9 @@ static __u64 thread_pointer(void);
 #define thread_id() ((__u32)bpf_get_current_pid_tgid())
 #define read_user(dst, size, addr) bpf_probe_read_user(dst, size, (const void *)(addr))
 
-#include "runtime.h"
-#include "sample.h"
-#include "walk.h"
+#include "../language/runtime.h"
+#include "../sample/sample.h"
+#include "../unwind/walk.h"
 
 ALWAYS_INLINE struct slab *table_slab(__u32 index)
 {

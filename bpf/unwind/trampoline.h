@@ -4,8 +4,8 @@
 #define HEADWATER_TRAMPOLINE_H
 
 #include "code.h"
-#include "ring.h"
-#include "task.h"
+#include "../sample/ring.h"
+#include "../kernel/task.h"
 
 enum {
 	TRAMPOLINE_ALIGNMENT = 4096, /* the trampoline is at the start of a page */

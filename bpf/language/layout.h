@@ -3,7 +3,7 @@
 #ifndef HEADWATER_LAYOUT_H
 #define HEADWATER_LAYOUT_H
 
-#include "unwinder.h"
+#include "../unwind/unwinder.h"
 
 enum {
 	PLACE_BITS = 4,

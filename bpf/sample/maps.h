@@ -3,8 +3,8 @@
 #ifndef HEADWATER_MAPS_H
 #define HEADWATER_MAPS_H
 
-#include "chain.h"
-#include "rule_cache.h"
+#include "../language/chain.h"
+#include "../unwind/rule_cache.h"
 
 /* A native frame of the sample that stands for frames of a language. */
 struct slot {
@@ -24,7 +24,7 @@ struct sample_ring {
 	__u64 next; /* where BPF writes: `head`, except while a sample of several parts is being made */
 	struct counters counters;
 	__u64 kind; /* enum sample_kind of the sample that is about to be taken */
-	__u64 owner; /* in rings of bpf/hit.h, whose programs may be preempted: the walking thread; 0 if none */
+	__u64 owner; /* in rings of bpf/sample/hit.h, whose programs may be preempted: the walking thread; 0 if none */
 	__u64 copy_second; /* the second, CLOCK_MONOTONIC, in which these were made: */
 	__u64 copies;
 	__u64 copied_words;

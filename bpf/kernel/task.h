@@ -3,7 +3,7 @@
 #ifndef HEADWATER_TASK_H
 #define HEADWATER_TASK_H
 
-#include "code.h"
+#include "../unwind/code.h"
 #include "entry.h"
 #include "thread_pointer.h"
 #include "uprobes.h"
