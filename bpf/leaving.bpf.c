@@ -13,22 +13,6 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* The few fields of the kernel's types that are read, relocated when loading. */
-struct mm_struct;
-struct task_struct {
-	void *stack;
-	unsigned int flags;
-	__u64 start_time;
-	unsigned long nvcsw;
-	unsigned long nivcsw;
-	struct mm_struct *mm;
-} __attribute__((preserve_access_index));
-struct pt_regs___kernel {
-	unsigned long first;
-} __attribute__((preserve_access_index));
-
-enum { PF_KTHREAD = 0x00200000 };
-
 struct stack_pages {
 	__u8 bytes[COPIED_PAGES][STACK_PAGE];
 };

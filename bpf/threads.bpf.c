@@ -10,13 +10,12 @@
 #include "sample/copies.h"
 #include "kernel/entry.h"
 #include "sample/marks.h"
-#include "kernel/thread_pointer.h"
 #include "abi/threads.h"
 #include "unwind/regs.h"
 
 char _license[] SEC("license") = "GPL";
 
-/* The few fields of the kernel's types that are read, relocated when loading. */
+/* The arguments of the iterator, relocated when loading. */
 struct seq_file;
 struct bpf_iter_meta {
 	struct seq_file *seq;
@@ -25,57 +24,7 @@ struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
-struct mm_struct {
-	unsigned long start_stack;
-	struct uprobes_state uprobes_state;
-} __attribute__((preserve_access_index));
-#if defined(__TARGET_ARCH_arm64)
-struct pt_regs___kernel {
-	int syscallno;
-} __attribute__((preserve_access_index));
-#else
-struct pt_regs___kernel {
-	unsigned long orig_ax;
-} __attribute__((preserve_access_index));
-#endif
-struct sched_entity {
-	__u64 exec_start;
-} __attribute__((preserve_access_index));
-struct sched_info {
-	unsigned long long last_arrival; /* on a CPU */
-	unsigned long long run_delay; /* ns that it was queued for a CPU, in its life */
-	unsigned long long last_queued; /* for a CPU; 0 if it is not queued */
-} __attribute__((preserve_access_index));
-struct thread_info {
-	__u32 cpu;
-} __attribute__((preserve_access_index));
-struct task_struct {
-	void *stack;
-	unsigned int flags;
-	unsigned int __state; /* from 5.14 on */
-	unsigned frozen : 1; /* if its cgroup is frozen, of version 2, the thread counts as frozen with it */
-	int exit_state;
-	int pid;
-	int tgid;
-	int on_cpu;
-	__u64 start_time;
-	unsigned long nvcsw;
-	unsigned long nivcsw;
-	char comm[COMM_LEN];
-	struct mm_struct *mm;
-	struct uprobe_task *utask;
-	struct thread_struct thread;
-	struct sched_entity se;
-	struct sched_info sched_info;
-	struct thread_info thread_info;
-} __attribute__((preserve_access_index));
-struct task_struct___old {
-	long state;
-	unsigned int cpu; /* until 5.15, and where thread_info has it */
-} __attribute__((preserve_access_index));
-
 enum {
-	PF_KTHREAD = 0x00200000,
 	MAX_TAKES = 3, /* of a thread that runs while it is read */
 	TASK_INTERRUPTIBLE = 1, /* see include/linux/sched.h */
 	TASK_NEW = 0x800, /* the thread has not started: there may be no record of its fork yet */

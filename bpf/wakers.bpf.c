@@ -9,24 +9,11 @@
 #include <bpf/bpf_core_read.h>
 
 #include "unwind/unwinder.h"
+#include "kernel/types.h"
 #include "sample/marks.h"
 #include "abi/wakers.h"
 
 char _license[] SEC("license") = "GPL";
-
-/* The few fields of the kernel's types that are read, relocated when loading. */
-struct task_struct {
-	unsigned int flags;
-	int pid;
-	int tgid;
-	__u64 start_time;
-	unsigned long nvcsw;
-	unsigned long nivcsw;
-	char comm[COMM_LEN];
-	struct task_struct *group_leader;
-} __attribute__((preserve_access_index));
-
-enum { PF_KTHREAD = 0x00200000 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

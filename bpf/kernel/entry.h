@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/*
- * The registers with which a task entered the kernel. The including file declares struct task_struct with its stack,
- * and struct pt_regs___kernel.
- */
+/* The registers with which a task entered the kernel. */
 #ifndef HEADWATER_ENTRY_H
 #define HEADWATER_ENTRY_H
+
+#include "types.h"
 
 enum {
 	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */

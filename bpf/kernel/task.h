@@ -5,31 +5,9 @@
 
 #include "../unwind/code.h"
 #include "entry.h"
-#include "thread_pointer.h"
 #include "uprobes.h"
 
-/* The few fields of the kernel's types that are read, relocated when loading. */
-struct mm_struct {
-	unsigned long start_stack;
-	unsigned long start_code;
-	struct file *exe_file;
-	struct uprobes_state uprobes_state;
-} __attribute__((preserve_access_index));
-struct task_struct {
-	void *stack;
-	unsigned int flags;
-	struct mm_struct *mm;
-	struct uprobe_task *utask;
-	unsigned long long self_exec_id;
-	unsigned in_execve : 1;
-	struct thread_struct thread;
-} __attribute__((preserve_access_index));
-struct pt_regs___kernel {
-	unsigned long first;
-} __attribute__((preserve_access_index));
-
 enum {
-	PF_KTHREAD = 0x00200000,
 	START_CODE_FRAME = 256, /* bytes that a program's start code uses of the stack, at most */
 	/* bytes that a C library has between a thread's first frame and its descriptor, mostly for variables */
 	THREAD_DESCRIPTOR = 4096,

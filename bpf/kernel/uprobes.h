@@ -9,25 +9,7 @@
 #define HEADWATER_UPROBES_H
 
 #include "../unwind/unwinder.h"
-
-/* The few fields of the kernel's types that are read, relocated when loading. */
-struct return_instance {
-	unsigned long stack; /* the stack pointer at the entry of the function */
-	unsigned long orig_ret_vaddr;
-	struct return_instance *next;
-} __attribute__((preserve_access_index));
-struct uprobe_task {
-	struct return_instance *return_instances;
-	unsigned long vaddr;
-	unsigned long xol_vaddr;
-	unsigned long dup_xol_addr;
-} __attribute__((preserve_access_index));
-struct xol_area {
-	unsigned long vaddr;
-} __attribute__((preserve_access_index));
-struct uprobes_state {
-	struct xol_area *xol_area;
-} __attribute__((preserve_access_index));
+#include "types.h"
 
 enum {
 	MAX_RETURN_PROBES = 64, /* of a thread at a time: the kernel's MAX_URETPROBE_DEPTH */
