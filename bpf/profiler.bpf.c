@@ -76,7 +76,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	if (wanted)
 		find_other_stack(cpu);
 	end_sample(ring, outcome);
-	if (ring->part) {
+	if (ring->part.next) {
 		for (int i = 0; i < MAX_PARTS && take_part(cpu); i++)
 			;
 	}

@@ -111,14 +111,14 @@ ALWAYS_INLINE void note_code(struct sample_ring *ring, const struct layout *l, c
 	__u64 *tags = known_near(known, code, s->pid), tag = tag_of(code, cookie, s->pid);
 	if (has_tag(*tags, tag))
 		return;
-	if (ring->unknown_count >= MAX_SAMPLE_CODES || ring->codes >= MAX_CODES) {
+	if (ring->codes.unknown_count >= MAX_SAMPLE_CODES || ring->codes.named >= MAX_CODES) {
 		ring->counters.unnamed_codes++;
 		return;
 	}
 	*tags = *tags << 16 | tag;
-	ring->codes++;
-	ring->unknown[ring->unknown_count & (MAX_SAMPLE_CODES - 1)] = c->at;
-	ring->unknown_count++;
+	ring->codes.named++;
+	ring->codes.unknown[ring->codes.unknown_count & (MAX_SAMPLE_CODES - 1)] = c->at;
+	ring->codes.unknown_count++;
 }
 
 /*
@@ -175,11 +175,11 @@ ALWAYS_INLINE void want_slots(struct sample_ring *ring, const struct process *p)
 	__u32 number = p ? p->interpreter : 0;
 	struct interpreter *in = number ? bpf_map_lookup_elem(&interpreters, &number) : 0;
 
-	ring->slot_count = 0;
-	ring->slots_wanted = in ? in->slots : 0;
-	if (ring->slots_wanted) {
-		ring->slots_low = in->slots_low;
-		ring->slots_high = in->slots_high;
+	ring->slots.count = 0;
+	ring->slots.wanted = in ? in->slots : 0;
+	if (ring->slots.wanted) {
+		ring->slots.low = in->slots_low;
+		ring->slots.high = in->slots_high;
 	}
 }
 
@@ -194,7 +194,7 @@ __attribute__((noinline)) int slot_frame(__u32 cpu, __u32 number)
 	if (!in)
 		return CHAIN_UNREADABLE;
 	struct chain *c = &ring->chain;
-	const struct slot *slot = &ring->slots[number & (MAX_SLOTS - 1)];
+	const struct slot *slot = &ring->slots.at[number & (MAX_SLOTS - 1)];
 
 	c->at = slot->fp;
 	read_blocks(&c->blocks, &in->frame, c->at);
@@ -208,7 +208,7 @@ ALWAYS_INLINE int take_slots(struct sample_ring *ring, __u32 cpu)
 	int end = CHAIN_NONE;
 
 	for (__u32 i = 0; !end && i < MAX_SLOTS; i++) {
-		if (i >= ring->slot_count)
+		if (i >= ring->slots.count)
 			return CHAIN_WHOLE;
 		end = slot_frame(cpu, i);
 	}
@@ -262,7 +262,7 @@ __attribute__((noinline)) int carry_code(__u32 cpu, __u32 number)
 		ring->counters.unnamed_codes++;
 		return 0;
 	}
-	read_blocks(b, l, ring->unknown[number & (MAX_SAMPLE_CODES - 1)]);
+	read_blocks(b, l, ring->codes.unknown[number & (MAX_SAMPLE_CODES - 1)]);
 	*body(s, at) = code_of(b, l);
 	*body(s, at + 1) = cookie_of(b, l);
 	struct word_reader r = read_words(b, 0);
@@ -315,11 +315,11 @@ __attribute__((noinline)) int take_chain(__u32 cpu)
 	struct sample *s = next_sample(ring);
 	__u64 second = s->time >> 30;
 
-	if (ring->code_second != second) {
-		ring->code_second = second;
-		ring->codes = 0;
+	if (ring->codes.second != second) {
+		ring->codes.second = second;
+		ring->codes.named = 0;
 	}
-	ring->unknown_count = 0;
+	ring->codes.unknown_count = 0;
 	ring->chain.at = 0;
 	ring->chain.first_state = 0;
 	begin_blocks(&ring->chain.blocks);
@@ -332,7 +332,7 @@ __attribute__((noinline)) int take_chain(__u32 cpu)
 	__u64 stride = in->frame.word_count + 1 + !!in->slots;
 	*body(s, head) = (s->runtime_words - 1) / stride | stride << 32;
 	for (__u32 i = 0; i < MAX_SAMPLE_CODES; i++) {
-		if (i >= ring->unknown_count)
+		if (i >= ring->codes.unknown_count)
 			break;
 		carry_code(cpu, i);
 	}

@@ -33,7 +33,7 @@ ALWAYS_INLINE void copy_stack(const struct sample_ring *ring, struct sample *s)
 {
 	__u64 *to = body(s, words_before_stack(s));
 	__u64 from = first_stack_page(s);
-	__u64 end = ring->stack_end;
+	__u64 end = ring->other.own_end;
 
 	for (__u32 i = 0; i < STACK_PAGES; i++) {
 		if (end && from + i * STACK_PAGE >= end)
@@ -49,33 +49,33 @@ ALWAYS_INLINE void copy_stack(const struct sample_ring *ring, struct sample *s)
 ALWAYS_INLINE void find_next_part(struct sample_ring *ring, struct sample *s)
 {
 	__u64 next = first_stack_page(s) + MAX_STACK_BYTES;
-	__u64 end = ring->stack_end;
+	__u64 end = ring->other.own_end;
 
-	ring->part = 0;
-	if (ring->parts >= MAX_PARTS || ring->all_parts >= MAX_ALL_PARTS ||
+	ring->part.next = 0;
+	if (ring->part.copied >= MAX_PARTS || ring->copies.parts >= MAX_ALL_PARTS ||
 	    !has_room_for_copy(ring, end_of(ring, s), sizeof(*s) / 8 + MAX_PART_WORDS))
 		return;
 	/* If the end is not known, a part without any page is taken as the end. */
-	if (end ? next < end : s->stack_pages && ring->parts < MAX_PARTS_TO_UNKNOWN) {
-		ring->part = next;
-	} else if (ring->other_stack) {
-		ring->part = ring->other_stack;
-		ring->stack_end = end_of_stack(ring->other_stack, ring->other_end);
-		ring->other_stack = 0;
+	if (end ? next < end : s->stack_pages && ring->part.copied < MAX_PARTS_TO_UNKNOWN) {
+		ring->part.next = next;
+	} else if (ring->other.stack) {
+		ring->part.next = ring->other.stack;
+		ring->other.own_end = end_of_stack(ring->other.stack, ring->other.end);
+		ring->other.stack = 0;
 	}
-	if (!ring->part)
+	if (!ring->part.next)
 		return;
-	ring->parts++;
-	ring->all_parts++;
+	ring->part.copied++;
+	ring->copies.parts++;
 	s->flags |= SAMPLE_CONTINUED;
 }
 
 /* Words of a sample with a copy of its stack, at most. */
 ALWAYS_INLINE __u64 words_with_copy(const struct sample_ring *ring, const struct sample *s)
 {
-	__u64 bytes = ring->stack_end - first_stack_page(s);
+	__u64 bytes = ring->other.own_end - first_stack_page(s);
 
-	if (!ring->stack_end || bytes > MAX_STACK_BYTES)
+	if (!ring->other.own_end || bytes > MAX_STACK_BYTES)
 		bytes = MAX_STACK_BYTES;
 	return (sizeof(*s) + bytes + STACK_PAGE) / 8 + words_before_stack(s) + GENERAL_REGISTERS;
 }
@@ -88,13 +88,13 @@ ALWAYS_INLINE int may_copy(struct sample_ring *ring, const struct sample *s)
 {
 	__u64 second = s->time >> 30; /* 1.07 s will do */
 
-	if (ring->copy_second != second) {
-		ring->copy_second = second;
-		ring->copies = 0;
-		ring->copied_words = 0;
-		ring->all_parts = 0;
+	if (ring->copies.second != second) {
+		ring->copies.second = second;
+		ring->copies.made = 0;
+		ring->copies.words = 0;
+		ring->copies.parts = 0;
 	}
-	return ring->copied_words < MAX_COPIED_WORDS && ring->copies < MAX_COPIES &&
+	return ring->copies.words < MAX_COPIED_WORDS && ring->copies.made < MAX_COPIES &&
 	       has_room_for_copy(ring, ring->next, words_with_copy(ring, s));
 }
 
@@ -112,9 +112,9 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 	__u64 low = ring->unwinder.regs.sp - RED_ZONE, fp = ring->unwinder.regs.fp;
 	__u64 record[2], last = 0, end;
 
-	ring->other_stack = 0;
-	ring->stack_end = 0;
-	ring->other_end = 0;
+	ring->other.stack = 0;
+	ring->other.own_end = 0;
+	ring->other.end = 0;
 	for (int i = 0; i < MAX_RECORDS_TO_OTHER_STACK; i++) {
 		if ((fp & 7) || read_user(record, sizeof(record), fp))
 			return 0;
@@ -122,27 +122,27 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 		if (called == TRAMPOLINE) {
 			__u64 sp = interrupted_stack(fp);
 			if (sp && (sp < low || sp - low >= MAX_PARTS_TO_UNKNOWN * MAX_STACK_BYTES)) {
-				if (ring->other_stack)
+				if (ring->other.stack)
 					return 0;
-				ring->other_stack = (sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
-				ring->stack_end = fp + STACK_PAGE;
+				ring->other.stack = (sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
+				ring->other.own_end = fp + STACK_PAGE;
 				low = sp - RED_ZONE;
 			}
 		}
 		if (fp < low || fp - low >= MAX_PARTS_TO_UNKNOWN * MAX_STACK_BYTES) {
-			if (!called || ring->other_stack)
+			if (!called || ring->other.stack)
 				return 0;
-			ring->other_stack = fp & ~(STACK_PAGE - 1ULL);
-			ring->stack_end = (last ? last : low) + STACK_PAGE;
+			ring->other.stack = fp & ~(STACK_PAGE - 1ULL);
+			ring->other.own_end = (last ? last : low) + STACK_PAGE;
 			low = fp;
 		}
 		if (!record[0] && last) {
 			/* A goroutine ends here; a thread may have callers without frame pointers above. */
 			end = fp + sizeof(record) + (called ? FRAMES_WITHOUT_POINTER : 0);
-			if (ring->other_stack)
-				ring->other_end = end;
+			if (ring->other.stack)
+				ring->other.end = end;
 			else
-				ring->stack_end = end;
+				ring->other.own_end = end;
 		}
 		if (!record[0] || !called)
 			return 0;
@@ -159,7 +159,7 @@ __attribute__((noinline)) int pack_stack_page(__u32 cpu, __u64 from)
 
 	if (!ring)
 		return 0;
-	__u64 *part = (__u64 *)(next_sample(ring) + 1), at = ring->packed;
+	__u64 *part = (__u64 *)(next_sample(ring) + 1), at = ring->part.packed;
 	if (at > MAX_PART_WORDS - STACK_PAGE_WORDS - PAIR_BITS_WORDS)
 		return 0;
 	__u64 *words = part + at;
@@ -167,7 +167,7 @@ __attribute__((noinline)) int pack_stack_page(__u32 cpu, __u64 from)
 		return 0;
 	if (ring->unwinder.probed)
 		restore_returns(cpu, sizeof(struct sample) / 8 + at + PAIR_BITS_WORDS, from, STACK_PAGE);
-	pack(part, at, &ring->packed);
+	pack(part, at, &ring->part.packed);
 	return 1;
 }
 
@@ -180,22 +180,22 @@ __attribute__((noinline)) int take_part(__u32 cpu)
 		return 0;
 	struct sample *s = next_sample(ring);
 	begin_sample(s, bpf_get_current_pid_tgid());
-	s->time = ring->part_time;
+	s->time = ring->part.time;
 	s->flags = SAMPLE_PART;
-	s->sp = ring->part + RED_ZONE;
-	ring->packed = 0;
-	__u64 from = first_stack_page(s), end = ring->stack_end;
+	s->sp = ring->part.next + RED_ZONE;
+	ring->part.packed = 0;
+	__u64 from = first_stack_page(s), end = ring->other.own_end;
 	for (__u32 i = 0; i < STACK_PAGES; i++) {
 		if (end && from + i * STACK_PAGE >= end)
 			break;
 		if (pack_stack_page(cpu, from + i * STACK_PAGE))
 			s->stack_pages |= 1U << i;
 	}
-	s->stack_bytes = (__u32)ring->packed * 8;
+	s->stack_bytes = (__u32)ring->part.packed * 8;
 	set_size(s);
 	find_next_part(ring, s);
 	ring->next = end_of(ring, s);
-	return ring->part != 0;
+	return ring->part.next != 0;
 }
 
 #endif

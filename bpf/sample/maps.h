@@ -12,6 +12,46 @@ struct slot {
 	__u64 frame; /* its number, from the leaf on */
 };
 
+/* Copies of stacks that a CPU has made in a second. */
+struct copy_limit {
+	__u64 second; /* of CLOCK_MONOTONIC */
+	__u64 made;
+	__u64 words;
+	__u64 parts; /* of deep stacks */
+};
+
+/* The part of a deep stack that is copied next. */
+struct stack_part {
+	__u64 next;   /* address; 0 if none */
+	__u64 copied; /* parts copied so far */
+	__u64 time;   /* of the sample that the parts belong to */
+	__u64 packed; /* words of the part that are written */
+};
+
+/* The ends of the stack of the sample, and another stack to which its frame pointers lead. */
+struct other_stack {
+	__u64 stack;   /* address of the other stack; 0 if none */
+	__u64 own_end; /* where the stack of the sample ends; 0 if not known */
+	__u64 end;     /* where the other stack ends */
+};
+
+/* The native frames of the sample that stand for frames of a language. */
+struct slots {
+	__u64 wanted; /* the process's interpreter has slots, at these addresses of files: */
+	__u64 low;
+	__u64 high;
+	__u64 count;
+	struct slot at[MAX_SLOTS];
+};
+
+/* Code objects that a CPU has named in a second, and those of the sample to name. */
+struct code_limit {
+	__u64 second; /* of CLOCK_MONOTONIC */
+	__u64 named;
+	__u64 unknown_count;
+	__u64 unknown[MAX_SAMPLE_CODES]; /* frames of the sample with code objects to name */
+};
+
 /*
  * The counters of a CPU, the state of the sample that is being taken, and the samples. Samples are one after the other
  * from words[tail] to words[head]; after a sample that ends at or beyond RING_WORDS, the next one is at 0. BPF makes a
@@ -25,28 +65,13 @@ struct sample_ring {
 	struct counters counters;
 	__u64 kind; /* enum sample_kind of the sample that is about to be taken */
 	__u64 owner; /* in rings of bpf/sample/hit.h, whose programs may be preempted: the walking thread; 0 if none */
-	__u64 copy_second; /* the second, CLOCK_MONOTONIC, in which these were made: */
-	__u64 copies;
-	__u64 copied_words;
-	__u64 all_parts;
-	__u64 part;        /* address of the part of the stack to be copied next; 0 if none */
-	__u64 parts;       /* copied so far */
-	__u64 part_time;   /* of the sample that the parts belong to */
-	__u64 packed;      /* words of the part that are written */
-	__u64 other_stack; /* address of the stack to which the frame pointers lead; 0 if none */
-	__u64 stack_end;   /* where this stack ends; 0 if not known */
-	__u64 other_end;   /* where the other stack ends */
+	struct copy_limit copies;
+	struct stack_part part;
+	struct other_stack other;
 	struct unwinder unwinder;
 	struct chain chain;
-	__u64 slots_wanted; /* the process's interpreter has slots, at these addresses of files: */
-	__u64 slots_low;
-	__u64 slots_high;
-	__u64 slot_count; /* of the sample */
-	struct slot slots[MAX_SLOTS];
-	__u64 code_second; /* the second, CLOCK_MONOTONIC, in which these were named: */
-	__u64 codes;
-	__u64 unknown_count; /* frames of this sample with code objects to name: */
-	__u64 unknown[MAX_SAMPLE_CODES];
+	struct slots slots;
+	struct code_limit codes;
 	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
 	__u64 words[RING_WORDS + SAMPLE_WORDS] __attribute__((aligned(4096)));
 };

@@ -75,9 +75,9 @@ ALWAYS_INLINE void end_sample(struct sample_ring *ring, int outcome)
 	struct sample *s = next_sample(ring);
 
 	end_walk(u, s, outcome);
-	ring->part = 0;
+	ring->part.next = 0;
 	if (wants_stack(u, s, outcome) && (config & CONFIG_COPY_STACKS)) {
-		ring->stack_end = end_of_stack(s->sp, ring->stack_end);
+		ring->other.own_end = end_of_stack(s->sp, ring->other.own_end);
 		if (may_copy(ring, s)) {
 			copy_registers(u, s);
 			copy_stack(ring, s);
@@ -86,11 +86,11 @@ ALWAYS_INLINE void end_sample(struct sample_ring *ring, int outcome)
 						s->stack_bytes);
 			s->last_frames = last_frames(s->sp);
 			set_size(s);
-			ring->parts = 0;
-			ring->part_time = s->time;
+			ring->part.copied = 0;
+			ring->part.time = s->time;
 			find_next_part(ring, s);
-			ring->copies++;
-			ring->copied_words += s->stack_bytes / 8;
+			ring->copies.made++;
+			ring->copies.words += s->stack_bytes / 8;
 			c->copies++;
 			c->copied_bytes += s->stack_bytes;
 		} else {

@@ -51,13 +51,13 @@ ALWAYS_INLINE int locate(struct unwinder *u, struct cached_rule *rules, struct f
 /* Notes a native frame that may stand for frames of a language. */
 ALWAYS_INLINE void note_slot(struct sample_ring *ring, const struct frame *f, __u64 fp, __u32 number)
 {
-	__u64 n = ring->slot_count;
+	__u64 n = ring->slots.count;
 
-	if (n >= MAX_SLOTS || (f->exe && (f->address < ring->slots_low || f->address >= ring->slots_high)))
+	if (n >= MAX_SLOTS || (f->exe && (f->address < ring->slots.low || f->address >= ring->slots.high)))
 		return;
-	ring->slots[n & (MAX_SLOTS - 1)].fp = fp;
-	ring->slots[n & (MAX_SLOTS - 1)].frame = number;
-	ring->slot_count = n + 1;
+	ring->slots.at[n & (MAX_SLOTS - 1)].fp = fp;
+	ring->slots.at[n & (MAX_SLOTS - 1)].frame = number;
+	ring->slots.count = n + 1;
 }
 
 /*
@@ -89,7 +89,7 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 		find_frozen_fp(u);
 	to[0] = f.address;
 	to[1] = f.exe | (__u64)f.flags << 32;
-	if (ring->slots_wanted)
+	if (ring->slots.wanted)
 		note_slot(ring, &f, u->regs.fp, s->user_frames);
 	s->user_frames++;
 	if (u->chunk) {
@@ -104,7 +104,7 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	/*
 	 * Code that a program generates is analyzed before its frame pointer is trusted, unless its runtime keeps one.
 	 */
-	if (u->rule.cfa == CFA_NONE && !f.exe && !ring->slots_wanted && (config & CONFIG_COPY_STACKS))
+	if (u->rule.cfa == CFA_NONE && !f.exe && !ring->slots.wanted && (config & CONFIG_COPY_STACKS))
 		return OUTCOME_NO_ROW;
 	r = apply_rule(u, &u->rule);
 	/* Only a signal leads to an exact pc: this was its trampoline, which was not called. */

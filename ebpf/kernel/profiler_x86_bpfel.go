@@ -396,25 +396,34 @@ const (
 )
 
 type profilerSampleRing struct {
-	_           structs.HostLayout
-	Head        uint64
-	Tail        uint64
-	Next        uint64
-	Counters    profilerCounters
-	Kind        uint64
-	Owner       uint64
-	CopySecond  uint64
-	Copies      uint64
-	CopiedWords uint64
-	AllParts    uint64
-	Part        uint64
-	Parts       uint64
-	PartTime    uint64
-	Packed      uint64
-	OtherStack  uint64
-	StackEnd    uint64
-	OtherEnd    uint64
-	Unwinder    struct {
+	_        structs.HostLayout
+	Head     uint64
+	Tail     uint64
+	Next     uint64
+	Counters profilerCounters
+	Kind     uint64
+	Owner    uint64
+	Copies   struct {
+		_      structs.HostLayout
+		Second uint64
+		Made   uint64
+		Words  uint64
+		Parts  uint64
+	}
+	Part struct {
+		_      structs.HostLayout
+		Next   uint64
+		Copied uint64
+		Time   uint64
+		Packed uint64
+	}
+	Other struct {
+		_      structs.HostLayout
+		Stack  uint64
+		OwnEnd uint64
+		End    uint64
+	}
+	Unwinder struct {
 		_    structs.HostLayout
 		Regs struct {
 			_       structs.HostLayout
@@ -483,21 +492,27 @@ type profilerSampleRing struct {
 			Frame      [6]uint64
 		}
 	}
-	SlotsWanted uint64
-	SlotsLow    uint64
-	SlotsHigh   uint64
-	SlotCount   uint64
-	Slots       [256]struct {
-		_     structs.HostLayout
-		Fp    uint64
-		Frame uint64
+	Slots struct {
+		_      structs.HostLayout
+		Wanted uint64
+		Low    uint64
+		High   uint64
+		Count  uint64
+		At     [256]struct {
+			_     structs.HostLayout
+			Fp    uint64
+			Frame uint64
+		}
 	}
-	CodeSecond   uint64
-	Codes        uint64
-	UnknownCount uint64
-	Unknown      [32]uint64
-	_            [16]byte
-	Rules        [1024]struct {
+	Codes struct {
+		_            structs.HostLayout
+		Second       uint64
+		Named        uint64
+		UnknownCount uint64
+		Unknown      [32]uint64
+	}
+	_     [16]byte
+	Rules [1024]struct {
 		_          structs.HostLayout
 		Key        uint64
 		Bias       uint64
