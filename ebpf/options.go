@@ -15,7 +15,6 @@ import (
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/source/offcpu"
 	"github.com/headwater/headwater/ebpf/source/probe"
-	"github.com/headwater/headwater/ebpf/source/probing"
 	"github.com/headwater/headwater/flame/kind"
 )
 
@@ -145,7 +144,7 @@ func (o Options) config() collector.Config {
 		OffCPU: offcpu.Config{
 			Rate: o.OffCPU.Rate, States: o.OffCPU.States, Wakers: o.OffCPU.Wakers, UserStacks: user, KernelStacks: inKernel,
 		},
-		Probes: probing.Config{Probes: o.Probes, UserStacks: user, KernelStacks: inKernel},
+		Probes: probe.Config{Probes: o.Probes, UserStacks: user, KernelStacks: inKernel},
 		Heap: heap.Config{
 			SampleBytes: o.HeapBytes, UserStacks: user, Each: o.TargetsOnly, Limit: o.HeapLimit,
 		},

@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/source/offcpu"
-	"github.com/headwater/headwater/ebpf/source/probing"
+	"github.com/headwater/headwater/ebpf/source/probe"
 )
 
 // SamplerStats count samples, and the data by which their stacks are unwound.
@@ -42,7 +42,7 @@ type Stats struct {
 	SamplerStats
 	ProfileStats
 	OffCPU offcpu.Stats
-	Probes probing.Stats
+	Probes probe.Stats
 	Heap   heap.Stats
 
 	FilesLate    uint64 // pieces of work on files that take so long that the session does not wait for them
@@ -65,7 +65,7 @@ func Counters() []counter.Row[Stats] {
 		counter.Of(sampler.Counters(), func(s *Stats) *sampler.Stats { return &s.SamplerStats }),
 		counter.Of(profile.Counters(), func(s *Stats) *profile.Stats { return &s.ProfileStats }),
 		counter.Of(offcpu.Counters(), func(s *Stats) *offcpu.Stats { return &s.OffCPU }),
-		counter.Of(probing.Counters(), func(s *Stats) *probing.Stats { return &s.Probes }),
+		counter.Of(probe.Counters(), func(s *Stats) *probe.Stats { return &s.Probes }),
 		counter.Of(heap.Counters(), func(s *Stats) *heap.Stats { return &s.Heap }),
 		fileCounters())
 }

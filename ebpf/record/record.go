@@ -24,7 +24,6 @@ import (
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/source/offcpu"
 	"github.com/headwater/headwater/ebpf/source/probe"
-	"github.com/headwater/headwater/ebpf/source/probing"
 	"github.com/headwater/headwater/flame/demangle"
 	"github.com/headwater/headwater/flame/export"
 	"github.com/headwater/headwater/flame/kind"
@@ -104,7 +103,7 @@ func (o *Options) config() collector.Config {
 	}
 	switch {
 	case o.isProbe():
-		c.Probes = probing.Config{
+		c.Probes = probe.Config{
 			Probes: []probe.Probe{o.Probe}, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
 		}
 	case o.Kind == kind.Heap:

@@ -22,7 +22,7 @@ func TestProbes(t *testing.T) {
 	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "hwprobed")
-	rig.Compile(t, "gcc", "-O1", "-g", "-o", program, "../../ebpf/source/probing/testdata/probed.c")
+	rig.Compile(t, "gcc", "-O1", "-g", "-o", program, "../../ebpf/source/probe/testdata/probed.c")
 	server := sharedPyroscope(t)
 	agent := rig.StartPrioritized(t, rig.HostConfig(server.URL, "probes", fmt.Sprintf(`
 		u_probe_links = ["%[1]s:outer"]

@@ -16,7 +16,7 @@ import (
 )
 
 // harmlessKinds are the kinds of samples taken of programs, each together with CPU samples, and all kinds at once.
-// %[1]s and %[2]s are the programs of testdata/harmless.cc and ebpf/source/probing/testdata/grows.go.
+// %[1]s and %[2]s are the programs of testdata/harmless.cc and ebpf/source/probe/testdata/grows.go.
 var harmlessKinds = map[string]string{
 	"uprobes": `probe_links = ["uprobe:%[1]s:work", "uprobe:%[1]s:parse", "uprobe:%[1]s:jump", "uprobe:%[1]s:yields",
 		"uprobe:%[2]s:main.target"]`,
@@ -46,7 +46,7 @@ func TestHarmless(t *testing.T) {
 	harmless, static, grows := filepath.Join(dir, "harmless"), filepath.Join(dir, "static"), filepath.Join(dir, "grows")
 	rig.Compile(t, "g++", "-O2", "-o", harmless, "testdata/harmless.cc")
 	rig.Compile(t, "g++", "-O2", "-static", "-o", static, "testdata/harmless.cc")
-	rig.Compile(t, "go", "build", "-o", grows, "../../ebpf/source/probing/testdata/grows.go")
+	rig.Compile(t, "go", "build", "-o", grows, "../../ebpf/source/probe/testdata/grows.go")
 	var commands [][]string
 	for _, what := range []string{"throws", "longjumps", "coroutines", "children", "signals", "strict", "compiles"} {
 		commands = append(commands, []string{harmless, what}, []string{static, what})

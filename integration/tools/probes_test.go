@@ -15,7 +15,7 @@ import (
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
-	program := compiled(t, "hwprobed", "gcc", "-O1", "-g", "../../ebpf/source/probing/testdata/probed.c")
+	program := compiled(t, "hwprobed", "gcc", "-O1", "-g", "../../ebpf/source/probe/testdata/probed.c")
 	// The program waits until headwater has heard of it: on a busy machine it would have ended before.
 	begin := "sleep 2; printf x"
 	if testkit.IsNightly() {

@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/source/heap"
 	"github.com/headwater/headwater/ebpf/source/offcpu"
-	"github.com/headwater/headwater/ebpf/source/probing"
+	"github.com/headwater/headwater/ebpf/source/probe"
 )
 
 // IdleExecutable is how long an executable that no process has mapped keeps its tables and symbols.
@@ -46,7 +46,7 @@ type Config struct {
 	Only    map[uint32]bool // PIDs of the only processes to sample; nil for all
 	CPU     sampler.Config
 	OffCPU  offcpu.Config
-	Probes  probing.Config
+	Probes  probe.Config
 	Heap    heap.Config
 }
 
@@ -65,7 +65,7 @@ type Collector struct {
 	options Options
 	config  Config
 	offCPU  *offcpu.Profiler
-	probes  *probing.Prober
+	probes  *probe.Prober
 	heap    *heap.Profiler
 	sources []source
 	heapErr error // why no memory is sampled
@@ -106,7 +106,7 @@ func (x *Collector) open(c Config, prepared func() error) (err error) {
 		Completer: x.Sampler, Target: x.options.Target, Use: x.useSample,
 		MaxReads: x.options.OffCPUReads, MaxShare: x.options.OffCPUShare,
 	}, c.OffCPU)
-	x.probes = probing.New(probing.Options{Completer: x.Sampler, Target: x.options.Target, Use: x.useSample})
+	x.probes = probe.New(probe.Options{Completer: x.Sampler, Target: x.options.Target, Use: x.useSample})
 	x.heap = heap.New(heap.Options{
 		Sampler: x.Sampler, Target: x.options.Target, Use: x.useSample,
 		KeepEnded: x.options.HeapOfEnded, Early: x.options.HeapForStart,
@@ -245,7 +245,7 @@ type Stats struct {
 	Sampler sampler.Stats
 	Profile profile.Stats
 	OffCPU  offcpu.Stats
-	Probes  probing.Stats
+	Probes  probe.Stats
 	Heap    heap.Stats
 }
 

@@ -1,5 +1,6 @@
-// Package probe parses the links that say where stacks are taken, such as uprobe:/bin/bash:readline. It finds the place
-// in the file, and the kind of the samples.
+// Package probe takes samples where a program or the kernel runs an instruction. A Probe is parsed from a link, such as
+// uprobe:/bin/bash:readline; it finds the place in the file, and the kind of the samples. A Prober keeps probes
+// attached and makes samples of their hits.
 package probe
 
 import (

@@ -1,4 +1,4 @@
-package probing
+package probe
 
 import (
 	"os/exec"

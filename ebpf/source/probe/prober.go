@@ -1,5 +1,4 @@
-// Package probing keeps probes attached, and makes samples of their hits.
-package probing
+package probe
 
 import (
 	"cmp"
@@ -15,7 +14,6 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/flame/kind"
 )
 
@@ -42,7 +40,7 @@ type Options struct {
 
 // Config configures a Prober.
 type Config struct {
-	Probes                   []probe.Probe
+	Probes                   []Probe
 	UserStacks, KernelStacks bool
 }
 
@@ -108,7 +106,7 @@ type Prober struct {
 	stopped bool
 	probes  *kernel.Probes // nil if there are none
 	// attached are the attached probes by their links, byNumber by the kernel's numbers.
-	attached map[probe.Probe]*places
+	attached map[Probe]*places
 	byNumber map[int]attached
 	reading  sync.WaitGroup
 	stats    Stats
@@ -129,14 +127,14 @@ const maxFiles = 4
 
 // attached is an attached probe.
 type attached struct {
-	probe.Probe
+	Probe
 	kind kind.Kind
 }
 
 // New returns a Prober without probes.
 func New(o Options) *Prober {
 	return &Prober{
-		options: o, attached: map[probe.Probe]*places{}, byNumber: map[int]attached{}, errors: limit.Texts{Most: 64},
+		options: o, attached: map[Probe]*places{}, byNumber: map[int]attached{}, errors: limit.Texts{Most: 64},
 	}
 }
 
@@ -146,7 +144,7 @@ func (p *Prober) Update(c Config) {
 	p.Flush() // by the old configuration
 	p.mu.Lock()
 	p.config = c
-	wanted := map[probe.Probe]bool{}
+	wanted := map[Probe]bool{}
 	for _, link := range c.Probes {
 		wanted[link] = true
 	}
@@ -195,7 +193,7 @@ func (p *Prober) attach() {
 	}
 }
 
-func (p *Prober) attachOne(link probe.Probe) error {
+func (p *Prober) attachOne(link Probe) error {
 	var file os.FileInfo // read before the search for functions, as the file may be replaced during it
 	var noFile error
 	if link.Path != "" {
@@ -236,7 +234,7 @@ func (p *Prober) attachOne(link probe.Probe) error {
 
 // replaced reports whether another file is at the probe's path now. A missing file does not count: it may be in the
 // middle of being written.
-func (at *places) replaced(link probe.Probe) bool {
+func (at *places) replaced(link Probe) bool {
 	if at.file == nil {
 		return false
 	}
@@ -350,11 +348,11 @@ const maxValue = 1 << 40
 // them for errors. A value above maxValue is not sensible.
 func (a *attached) value(h *kernel.ProbeHit) (value uint64, sensible bool) {
 	switch {
-	case a.Value == probe.Calls:
+	case a.Value == Calls:
 		return h.Hits, true
 	case !h.InUser:
 		return 0, true
-	case a.Value == probe.Returned:
+	case a.Value == Returned:
 		value = h.Returned()
 	default:
 		value = h.Argument(int(a.Value))

@@ -1,4 +1,4 @@
-package probing
+package probe
 
 import (
 	"context"
@@ -24,7 +24,6 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/ebpf/source/snapshot"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/testkit"
@@ -137,7 +136,7 @@ func TestStacksThroughReturnProbes(t *testing.T) {
 	})
 	c := Config{UserStacks: true}
 	for _, p := range programs {
-		link, err := probe.Parse("uprobe:" + p.path + ":burn")
+		link, err := Parse("uprobe:" + p.path + ":burn")
 		require.NoError(t, err)
 		c.Probes = append(c.Probes, link)
 	}

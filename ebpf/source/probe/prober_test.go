@@ -1,4 +1,4 @@
-package probing
+package probe
 
 import (
 	"testing"
@@ -9,7 +9,6 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/source/probe"
 )
 
 // late knows a process after it has caught up.
@@ -45,7 +44,7 @@ func TestHitOfNewProcess(t *testing.T) {
 		Target:    func(uint32) (*target.Target, bool) { return nil, completer.known },
 		Use:       func(*sampler.Sample) { used++ },
 	})
-	link, err := probe.Parse("uprobe:/bin/true:main")
+	link, err := Parse("uprobe:/bin/true:main")
 	require.NoError(t, err)
 	p.byNumber[1] = attached{Probe: link}
 	completer.caught = clock.Monotonic()

@@ -1,4 +1,4 @@
-package probing
+package probe
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -62,7 +61,7 @@ func TestRefusesTheMiddleOfInstructions(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	refused := 0
 	for offset := 1; offset < 12; offset++ { // the function has an instruction of 10 bytes, and many of more than one
-		p, err := probe.Parse("uprobe:" + program + ":parse+" + strconv.Itoa(offset))
+		p, err := Parse("uprobe:" + program + ":parse+" + strconv.Itoa(offset))
 		require.NoError(t, err)
 		if _, err := p.Events(); err != nil {
 			require.ErrorContains(t, err, "no instruction is known to start at +"+strconv.Itoa(offset))

@@ -1,4 +1,4 @@
-package probing
+package probe
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/flame/kind"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
@@ -118,10 +117,10 @@ func TestReplacedFile(t *testing.T) {
 		Use:       func(s *sampler.Sample) { add(found, s) },
 	}
 	defer p.Stop()
-	link, err := probe.Parse("uprobe:" + program + ":work")
+	link, err := Parse("uprobe:" + program + ":work")
 	require.NoError(t, err)
 	before := startProbed(t, program, nil)
-	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	p.Update(Config{Probes: []Probe{link}, UserStacks: true})
 	require.NoError(t, os.Rename(update, program))
 	p.Retry()
 	after := startProbed(t, program, nil)
@@ -197,7 +196,7 @@ func runProbedTo(t *testing.T, program string, links []string, out io.Writer) (m
 	defer p.Stop()
 	c := Config{UserStacks: true, KernelStacks: true}
 	for _, link := range links {
-		parsed, err := probe.Parse(link)
+		parsed, err := Parse(link)
 		require.NoError(t, err)
 		c.Probes = append(c.Probes, parsed)
 	}
@@ -305,9 +304,9 @@ func TestSteppedInstruction(t *testing.T) {
 		Completer: s, Use: func(*sampler.Sample) {},
 		Target: func(uint32) (*target.Target, bool) { return nil, false },
 	})
-	link, err := probe.Parse("uprobe:" + program + ":step period=1000000")
+	link, err := Parse("uprobe:" + program + ":step period=1000000")
 	require.NoError(t, err)
-	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	p.Update(Config{Probes: []Probe{link}, UserStacks: true})
 	require.Empty(t, p.Stats().Errors)
 	testkit.Eventually(t, "300 samples are taken in the function", func() bool {
 		mu.Lock()

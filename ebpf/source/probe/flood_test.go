@@ -1,4 +1,4 @@
-package probing
+package probe
 
 import (
 	"bufio"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/headwater/headwater/ebpf/process/target"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/source/probe"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
@@ -29,7 +28,7 @@ func TestFloodOfOthers(t *testing.T) {
 		"unsafe-uretprobe:" + program + ":work", "software:minor-faults",
 	} {
 		t.Run(strings.ReplaceAll(link, program, ""), func(t *testing.T) {
-			parsed, err := probe.Parse(link)
+			parsed, err := Parse(link)
 			require.NoError(t, err)
 			s := openSampler(t)
 			other, wanted := startFlood(t, program), startFlood(t, program)
@@ -45,7 +44,7 @@ func TestFloodOfOthers(t *testing.T) {
 				Use: func(s *sampler.Sample) { sum += s.Value },
 			})
 			defer p.Stop()
-			p.Update(Config{Probes: []probe.Probe{parsed}, UserStacks: true})
+			p.Update(Config{Probes: []Probe{parsed}, UserStacks: true})
 			require.Empty(t, p.Stats().Errors)
 			read := func(of *uint64) uint64 {
 				p.Flush()
@@ -86,7 +85,7 @@ func TestLostHits(t *testing.T) {
 		need.Missing(t, "Linux 6.0, which counts lost records by event")
 	}
 	program := compileC(t, "testdata/flood.c", "flood")
-	link, err := probe.Parse("uprobe:" + program + ":work")
+	link, err := Parse("uprobe:" + program + ":work")
 	require.NoError(t, err)
 	running := startFlood(t, program)
 	var samples uint64
@@ -96,7 +95,7 @@ func TestLostHits(t *testing.T) {
 		Use:       func(*sampler.Sample) { samples++ },
 	})
 	defer p.Stop()
-	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	p.Update(Config{Probes: []Probe{link}, UserStacks: true})
 	const calls = 20_000
 	for n := uint64(1); n <= 3; n++ {
 		p.mu.Lock() // until Unlock, the prober reads no hit
@@ -116,7 +115,7 @@ func TestLostOfTargets(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc")
 	program := compileC(t, "testdata/flood.c", "flood")
-	link, err := probe.Parse("uprobe:" + program + ":work")
+	link, err := Parse("uprobe:" + program + ":work")
 	require.NoError(t, err)
 	calls := map[string]int{"busy": 20_000, "calm": 50, "late": 30}
 	running, services := map[string]*flood{}, map[uint32]string{}
@@ -137,7 +136,7 @@ func TestLostOfTargets(t *testing.T) {
 		Use: func(s *sampler.Sample) { samples[services[s.PID]]++ },
 	})
 	defer p.Stop()
-	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	p.Update(Config{Probes: []Probe{link}, UserStacks: true})
 	check := func(rounds int) {
 		lost := p.Stats().LostOf
 		for service, n := range calls {
