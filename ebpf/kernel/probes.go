@@ -69,11 +69,13 @@ type Probes struct {
 	rings  map[int]*perfRing // by CPU
 	events map[int][]*perfEvent
 	byID   map[uint64]hitOf // by the kernel's IDs of events
-	last   int
-	lost   uint64 // by the records of the rings
-	gone   uint64 // lost hits of events that are closed
-	hit    ProbeHit
-	walks  *walks
+	// uncounted are the probes whose hits Counts does not have.
+	uncounted map[int]bool
+	last      int
+	lost      uint64 // by the records of the rings
+	gone      uint64 // lost hits of events that are closed
+	hit       ProbeHit
+	walks     *walks
 }
 
 // hitOf describes the hits of an event.
@@ -81,7 +83,6 @@ type hitOf struct {
 	probe    int
 	returned bool
 	leaves   bool
-	counted  bool
 	period   uint64
 }
 
@@ -96,7 +97,7 @@ func (p *Profiler) OpenProbes() (*Probes, error) {
 		return nil, err
 	}
 	out := &Probes{epoll: epoll, ready: ready, rings: map[int]*perfRing{}, events: map[int][]*perfEvent{},
-		byID: map[uint64]hitOf{}}
+		byID: map[uint64]hitOf{}, uncounted: map[int]bool{}}
 	if err := out.openObjects(p); err != nil {
 		return nil, errors.Join(fmt.Errorf("probes: %w", err), out.Close())
 	}
@@ -266,14 +267,18 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 		}
 		p.byID[id] = hitOf{
 			probe: probe, returned: place.Return && place.Type == "uprobe", leaves: place.Leaves,
-			counted: place.IsWalked(), period: attr.Sample,
+			period: attr.Sample,
 		}
 		if err := unix.IoctlSetInt(event.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, ring.event.fd); err != nil {
 			return fmt.Errorf("write hits to the buffer of CPU %d: %w", cpu, err)
 		}
 	}
-	if err := p.setPrograms(place, opened); err != nil {
+	counts, err := p.setPrograms(place, opened)
+	if err != nil {
 		return err
+	}
+	if !counts {
+		p.uncounted[probe] = true
 	}
 	for _, event := range opened {
 		if err := event.enable(); err != nil {
@@ -289,19 +294,20 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 func (e *ProbeEvent) IsWalked() bool { return cmp.Or(e.Period, 1) == 1 && e.Type != "software" }
 
 // setPrograms has BPF walk stacks at a place, and leave out the hits of ignored processes before the kernel records
-// them. At a tracepoint it leaves out none, because the kernel would record the hit for no other tool either.
-func (p *Probes) setPrograms(place *ProbeEvent, events []*perfEvent) error {
+// them. At a tracepoint it leaves out none, because the kernel would record the hit for no other tool either. It
+// reports whether BPF counts each hit of these events.
+func (p *Probes) setPrograms(place *ProbeEvent, events []*perfEvent) (counts bool, err error) {
 	walk := place.IsWalked()
 	last := events[len(events)-1]
 	if place.Type == "tracepoint" {
 		if !walk {
-			return nil
+			return false, nil
 		}
 		err := last.setProgram(p.objects.HitTracepoint.FD())
-		if errors.Is(err, unix.EEXIST) { // another probe has the program, and one walk serves both
-			return nil
+		if errors.Is(err, unix.EEXIST) { // another probe has the program: one walk serves both, but counts one hit
+			return false, nil
 		}
-		return err
+		return err == nil, err
 	}
 	for _, event := range events {
 		program := p.objects.PassProbe
@@ -312,10 +318,17 @@ func (p *Probes) setPrograms(place *ProbeEvent, events []*perfEvent) error {
 			program = p.objects.HitProbe
 		}
 		if err := event.setProgram(program.FD()); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return walk, nil
+}
+
+// IsCounted reports whether Counts has the hits of a probe.
+func (p *Probes) IsCounted(probe int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.uncounted[probe]
 }
 
 // kernelID returns the kernel's ID of an event.
@@ -342,6 +355,7 @@ func (p *Probes) remove(probe int) error {
 		errs = append(errs, err, event.close())
 	}
 	delete(p.events, probe)
+	delete(p.uncounted, probe)
 	for id, of := range p.byID {
 		if of.probe == probe {
 			delete(p.byID, id)
@@ -416,7 +430,7 @@ func (p *Probes) parse(b []byte) bool {
 	h := &p.hit
 	h.PerfSnapshot = PerfSnapshot{PID: u32(b[8:]), TID: u32(b[12:]), Time: u64(b[16:]), CPU: u32(b[24:])}
 	h.Probe, h.Return, h.Leaves, h.Hits, h.Kernel = of.probe, of.returned, of.leaves, of.period, h.Kernel[:0]
-	h.Counted = of.counted
+	h.Counted = !p.uncounted[of.probe]
 	for i := range frames {
 		if addr := u64(b[fixed+8*i:]); addr < contextMarks {
 			h.Kernel = append(h.Kernel, addr)

@@ -193,3 +193,37 @@ func (f *flood) calls(t *testing.T, n int) {
 	require.True(t, f.lines.Scan(), "the process has ended: %v", f.lines.Err())
 	require.Equal(t, fmt.Sprint(n), f.lines.Text())
 }
+
+// TestTwoProbesOfATracepoint: the kernel counts a hit of two probes of one tracepoint once, so only the losses of the
+// first one are told by target.
+func TestTwoProbesOfATracepoint(t *testing.T) {
+	need.Root(t)
+	const link = "tracepoint:sched:sched_process_exit"
+	var probes []Probe
+	for _, text := range []string{link, link + " name=exits"} {
+		parsed, err := Parse(text)
+		require.NoError(t, err)
+		probes = append(probes, parsed)
+	}
+	var hits uint64
+	p := New(Options{
+		Completer: openSampler(t), Target: func(uint32) (*target.Target, bool) { return nil, true },
+		Use: func(s *sampler.Sample) { hits += s.Value },
+	})
+	defer p.Stop()
+	p.Update(Config{Probes: probes, UserStacks: true})
+	stats := p.Stats()
+	require.NoError(t, stats.Failure)
+	require.EqualValues(t, 1, stats.Uncounted)
+	const programs = 20
+	for range programs {
+		require.NoError(t, exec.Command("true").Run())
+	}
+	p.Flush()
+	stats = p.Stats()
+	require.GreaterOrEqual(t, hits, uint64(2*programs))
+	require.Equal(t, stats.Lost, stats.LostOfTargets())
+	p.Update(Config{Probes: probes[:1], UserStacks: true})
+	p.Update(Config{Probes: probes[1:], UserStacks: true})
+	require.EqualValues(t, 1, p.Stats().Uncounted, "the first probe is gone, and the hits of the second one are counted")
+}

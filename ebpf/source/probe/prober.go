@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -225,7 +224,7 @@ func (p *Prober) attachOne(link Probe) error {
 	}
 	at.file, at.numbers = file, append(at.numbers, number)
 	p.byNumber[number] = attached{link, k}
-	if slices.ContainsFunc(events, func(e kernel.ProbeEvent) bool { return !e.IsWalked() }) {
+	if !p.probes.IsCounted(number) {
 		p.stats.Uncounted++
 	}
 	p.detach(at, max(0, len(at.numbers)-maxFiles))
