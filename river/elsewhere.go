@@ -105,6 +105,10 @@ func unknownComponent(name string, known []string) string {
 	if isElsewhere(name) {
 		return message + ": this component of Alloy is not part of Headwater; " + instead(name)
 	}
+	// Until version 0.36 of the Agent, Pyroscope was called Phlare.
+	if rest, old := strings.CutPrefix(name, "phlare."); old && slices.Contains(known, "pyroscope."+rest) {
+		return message + fmt.Sprintf(": its name is pyroscope.%s now", rest)
+	}
 	if meant := nearest(name, slices.Values(known)); meant != "" {
 		return message + fmt.Sprintf(", did you mean %q?", meant)
 	}

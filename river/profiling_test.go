@@ -128,6 +128,7 @@ func TestProfilingNeedsStranger(t *testing.T) {
 			"c.river:6:27: pyroscope.sink.e needs loki.write.w, declared at c.river:2:2",
 		"pyroscope.java \"j\" { }": "pyroscope.ebpf names the methods",
 		"pyroscope.snk \"j\" { }":  `did you mean "pyroscope.sink"?`,
+		"phlare.sink \"j\" { }":    `component name "phlare.sink": its name is pyroscope.sink now`,
 	} {
 		err := profilingHost(t).load(text)
 		require.Error(t, err, text)
