@@ -45,7 +45,8 @@ type Options struct {
 
 // Texts are the exports of a component that reads a folder, see Options.Folders.
 type Texts struct {
-	ByName map[string]string // the text of each file, by the file's name in the folder
+	ByName map[string]string // the text of each file, by the file's name in the folder; of a single text, by ""
+	Folder string            // the folder of the files on this machine, if the arguments do not say it
 }
 
 // IsConfigFile reports whether a file with that name is a configuration file in a folder of configuration files.

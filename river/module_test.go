@@ -374,6 +374,49 @@ func TestGit(t *testing.T) {
 	stop()
 }
 
+// TestGitModulePath: module_path of a module in a repository is a folder with the files of the commit. The files of the
+// commit before stay, because components may still use them.
+func TestGitModulePath(t *testing.T) {
+	need.Tools(t, "git")
+	dir := t.TempDir()
+	commit := func(data string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "modules"), 0o755))
+		for name, text := range map[string]string{
+			"modules/m.river":   `declare "leaf" { export "path" { value = module_path } }`,
+			"modules/data.text": data,
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		}
+		for _, arguments := range [][]string{{"init", "--quiet"}, {"add", "."},
+			{"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", "x"}} {
+			out, err := exec.Command("git", append([]string{"-C", dir}, arguments...)...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
+	}
+	commit("first")
+	h := newHost(t)
+	stop := h.runs(fmt.Sprintf(`
+		import.git "lib" {
+			repository     = %q
+			path           = "modules/m.river"
+			pull_frequency = "10ms"
+		}
+		lib.leaf "l" { }
+		test.value "sink" { in = lib.leaf.l.path }`, dir))
+	defer stop()
+	data := func() string { // of the commit whose module runs
+		text, err := os.ReadFile(filepath.Join(h.out("test.value.sink"), "data.text"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	require.Equal(t, "first", data())
+	before := h.out("test.value.sink")
+	commit("second")
+	h.eventually("the new commit is used", func() bool { return h.out("test.value.sink") != before })
+	require.Equal(t, "second", data())
+	require.FileExists(t, filepath.Join(before, "data.text"))
+}
+
 func TestModuleInfo(t *testing.T) {
 	h := newHost(t)
 	h.lab.files["m"] = `

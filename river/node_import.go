@@ -32,6 +32,7 @@ type importNode struct {
 	// These are guarded by evalMu.
 	content *source.Content   // also guarded by mu: the holder of either may read it
 	loaded  map[string]string // the texts of the definitions, or the last texts that failed
+	folder  string            // of loaded
 
 	// These are guarded by mu. current includes the definitions of imports nested in the text.
 	current   *definitions
@@ -96,12 +97,12 @@ func (n *importNode) evaluateLocked() error {
 // takeContent creates definitions from the source's text, if the text is new. If the text is
 // invalid, the previous definitions stay in use. evalMu must be held.
 func (n *importNode) takeContent() error {
-	texts := n.content.Texts()
-	if maps.Equal(n.loaded, texts) && n.contentHealth().Health == component.HealthTypeHealthy {
+	texts, folder := n.content.Texts(), n.importedFolder()
+	if maps.Equal(n.loaded, texts) && n.folder == folder && n.contentHealth().Health == component.HealthTypeHealthy {
 		return nil
 	}
 	next, err := n.define(texts)
-	n.loaded = texts
+	n.loaded, n.folder = texts, folder
 	n.mu.Lock()
 	if err != nil {
 		n.contentOK = n.contentOK.Now(component.HealthTypeUnhealthy, fmt.Sprintf("imported content cannot be used: %s", err))

@@ -26,8 +26,8 @@ import (
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
-	"github.com/headwater/headwater/integration/testkit/record"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/record"
 )
 
 // The environment of a process that TestCrash starts, and kills.

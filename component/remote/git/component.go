@@ -2,6 +2,9 @@ package git
 
 import (
 	"context"
+	"path"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,12 +90,34 @@ func (c *Component) readExports(
 	if commit, err = r.resolve(ctx); err != nil {
 		return nil, "", err
 	}
-	if c.options.Folders && r.isFolder(ctx, commit, r.clonePath()) {
-		texts, err := r.readFolder(ctx, commit, r.clonePath())
-		return component.Texts{ByName: texts}, commit, err
+	if !c.options.Folders {
+		content, err := r.readFile(ctx, commit, r.clonePath())
+		return Exports{Content: rivertypes.OptionalSecret{Value: content}}, commit, err
 	}
-	content, err := r.readFile(ctx, commit, r.clonePath())
-	return Exports{Content: rivertypes.OptionalSecret{Value: content}}, commit, err
+	var texts component.Texts
+	folder := r.clonePath()
+	if r.isFolder(ctx, commit, folder) {
+		texts.ByName, err = r.readFolder(ctx, commit, folder)
+	} else {
+		var text string
+		text, err = r.readFile(ctx, commit, folder)
+		texts.ByName, folder = map[string]string{"": text}, path.Dir(folder)
+	}
+	if err == nil && usesFolder(texts.ByName) {
+		texts.Folder, err = r.checkOut(ctx, commit)
+		texts.Folder = filepath.Join(texts.Folder, folder)
+	}
+	return texts, commit, err
+}
+
+// usesFolder reports whether a text may need the files next to it: a module finds them by module_path.
+func usesFolder(texts map[string]string) bool {
+	for _, text := range texts {
+		if strings.Contains(text, "module_path") {
+			return true
+		}
+	}
+	return false
 }
 
 // Run implements component.Component: it pulls at the configured frequency.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -108,6 +109,49 @@ func (r *repository) readFolder(ctx context.Context, commit, folder string) (map
 		texts[name] = text
 	}
 	return texts, nil
+}
+
+// checkOut writes all files of a commit to a folder of its own, and returns the folder. It keeps the folder of the
+// commit before: components that run may still use it.
+func (r *repository) checkOut(ctx context.Context, commit string) (string, error) {
+	all := strings.TrimSuffix(r.dir, ".git") + ".files"
+	folder := filepath.Join(all, commit)
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil
+	}
+	partial := folder + ".part"
+	err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o750))
+	if err == nil {
+		_, err = r.runGit(ctx, "--git-dir", r.dir, "--work-tree", partial,
+			"checkout", "--quiet", "--force", commit, "--", ".")
+	}
+	if err == nil {
+		err = os.Rename(partial, folder)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write the files of %s: %w", r.arguments.Repository, err)
+	}
+	return folder, removeOld(all, 2)
+}
+
+// removeOld removes the folders in a folder except the newest ones.
+func removeOld(folder string, newest int) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	changed := func(e os.DirEntry) time.Time {
+		info, err := e.Info()
+		if err != nil {
+			return time.Time{} // it has been removed
+		}
+		return info.ModTime()
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return changed(b).Compare(changed(a)) })
+	for _, old := range entries[min(newest, len(entries)):] {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, old.Name())))
+	}
+	return err
 }
 
 // resolve returns the commit for the revision: the tag with that name, else the remote branch, else the result of git

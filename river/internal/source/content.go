@@ -47,6 +47,7 @@ type Content struct {
 	managed component.Component // nil until the first successful evaluation, and for a string
 	args    interface{}
 	texts   map[string]string // of the files of a folder, by name; of one text, by ""
+	folder  string            // of the texts, if the component exports it
 }
 
 // ContentOptions describe the source of the text of an import.* or module.* block.
@@ -143,7 +144,7 @@ func (c *Content) setExports(e component.Exports) {
 		folder.ByName = map[string]string{"": content.Value}
 	}
 	c.mu.Lock()
-	c.texts = folder.ByName
+	c.texts, c.folder = folder.ByName, folder.Folder
 	c.mu.Unlock()
 	c.changed.Send(struct{}{})
 }
@@ -184,8 +185,8 @@ func (c *Content) isFolder() bool {
 }
 
 // Folder returns the folder of the text: the folder of a file, or the URL without its last part and
-// without credentials. For a file in a Git repository and for a string it returns "", because they
-// are not in a folder of this machine.
+// without credentials. For a Git repository it is the folder of a copy of its files, if a text uses
+// module_path. For a string it returns "".
 func (c *Content) Folder() string {
 	switch c.kind {
 	case "file":
@@ -202,7 +203,9 @@ func (c *Content) Folder() string {
 		address.User, address.RawQuery, address.Fragment = nil, "", "" // may be secrets
 		return address.JoinPath("..").String()
 	default:
-		return ""
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.folder
 	}
 }
 
