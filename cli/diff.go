@@ -12,7 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
 
-	"github.com/headwater/headwater/cli/internal/jsonout"
+	"github.com/headwater/headwater/cli/internal/outfile"
 	"github.com/headwater/headwater/cli/internal/profilefile"
 	"github.com/headwater/headwater/flame/compare"
 	"github.com/headwater/headwater/flame/export"
@@ -195,7 +195,7 @@ func grown(r *compare.Report) (n int) {
 
 func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error {
 	if f.json {
-		return jsonout.Write(w, r)
+		return outfile.WriteJSON(w, r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, s := range []*compare.Side{&r.Base, &r.New} {

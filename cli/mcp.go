@@ -15,7 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
-	"github.com/headwater/headwater/cli/internal/fresh"
 	"github.com/headwater/headwater/cli/internal/mcpserver"
 	"github.com/headwater/headwater/cli/internal/stacks"
 	"github.com/headwater/headwater/ebpf/record"
@@ -92,7 +91,7 @@ func recordForModel(ctx context.Context, pid uint32, rate int, during time.Durat
 	if pid != 0 {
 		what.PIDs = []uint32{pid}
 	}
-	r, err := fresh.Record(ctx, what, rate, during)
+	r, err := recordBriefly(ctx, what, rate, during)
 	if err != nil {
 		return nil, err
 	}

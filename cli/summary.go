@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwater/headwater/cli/internal/digest"
-	"github.com/headwater/headwater/cli/internal/fresh"
 	"github.com/headwater/headwater/cli/internal/profilefile"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/record"
@@ -111,8 +110,8 @@ func (f *summaryFlags) check(args []string) error {
 }
 
 func (f *summaryFlags) record(ctx context.Context) (*profile.Profile, error) {
-	recorded, err := fresh.Record(ctx, record.Selection{PIDs: numbersOf(f.pids)}, f.rate, f.duration)
-	if errors.Is(err, fresh.ErrNoSamples) {
+	recorded, err := recordBriefly(ctx, record.Selection{PIDs: numbersOf(f.pids)}, f.rate, f.duration)
+	if errors.Is(err, errNoCPUTime) {
 		return nil, exitError{err, 1}
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headwater/headwater/cli/internal/jsonout"
+	"github.com/headwater/headwater/cli/internal/outfile"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/verify"
 )
@@ -174,5 +174,5 @@ func (f *verifyFlags) print(w io.Writer, r *verify.Report) error {
 	if !f.json {
 		return r.WriteText(w)
 	}
-	return jsonout.Write(w, r)
+	return outfile.WriteJSON(w, r)
 }

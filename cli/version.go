@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headwater/headwater/cli/internal/jsonout"
+	"github.com/headwater/headwater/cli/internal/outfile"
 )
 
 // versionInfo is the output of version --json.
@@ -33,7 +33,7 @@ func versionCommand() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "headwater", v.Version, v.Go, v.Platform)
 				return err
 			}
-			return jsonout.Write(cmd.OutOrStdout(), v)
+			return outfile.WriteJSON(cmd.OutOrStdout(), v)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/headwater/headwater/cli/internal/jsonout"
+	"github.com/headwater/headwater/cli/internal/outfile"
 )
 
 // State is the result of a check.
@@ -60,7 +60,7 @@ func (r *Report) Worst() State {
 
 // WriteJSON writes the report as JSON.
 func (r *Report) WriteJSON(w io.Writer) error {
-	return jsonout.Write(w, r)
+	return outfile.WriteJSON(w, r)
 }
 
 // WriteText writes the report as text.

@@ -1,5 +1,5 @@
-// Package outfile writes the output files of commands: a file appears completely or not at all, and permission to write
-// it is checked before the work starts.
+// Package outfile writes the output of commands. A file appears completely or not at all, and permission to write it is
+// checked before the work starts.
 package outfile
 
 import (

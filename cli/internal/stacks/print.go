@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/cli/internal/jsonout"
+	"github.com/headwater/headwater/cli/internal/outfile"
 	"github.com/headwater/headwater/flame/printable"
 )
 
 // WriteJSON writes the report as JSON.
 func (r *Report) WriteJSON(w io.Writer) error {
-	return jsonout.Write(w, r)
+	return outfile.WriteJSON(w, r)
 }
 
 // WriteText writes the report as text. With group, it shows threads with equal stacks once.

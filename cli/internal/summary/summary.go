@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/cli/internal/jsonout"
+	"github.com/headwater/headwater/cli/internal/outfile"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/source/probe"
@@ -285,7 +285,7 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 	for _, u := range r.Unnamed {
 		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, Explain(u), u.Frames})
 	}
-	return jsonout.Write(w, out)
+	return outfile.WriteJSON(w, out)
 }
 
 type summaryJSON struct {

@@ -1,4 +1,4 @@
-package jsonout
+package outfile
 
 import (
 	"bytes"
@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWrite(t *testing.T) {
+func TestWriteJSON(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, Write(&out, struct {
+	require.NoError(t, WriteJSON(&out, struct {
 		Name string `json:"name"`
 		N    []int  `json:"n"`
 	}{"a", []int{1}}))
 	require.Equal(t, "{\n  \"name\": \"a\",\n  \"n\": [\n    1\n  ]\n}\n", out.String())
-	require.Error(t, Write(&out, make(chan int)))
+	require.Error(t, WriteJSON(&out, make(chan int)))
 }

@@ -1,5 +1,4 @@
-// Package fresh makes a short recording of this host in memory.
-package fresh
+package cli
 
 import (
 	"context"
@@ -13,13 +12,13 @@ import (
 	"github.com/headwater/headwater/flame/demangle"
 )
 
-// ErrNoSamples says that the selected processes used no CPU.
-var ErrNoSamples = errors.New("no samples: the selected processes used no CPU time")
+// errNoCPUTime says that the selected processes used no CPU.
+var errNoCPUTime = errors.New("no samples: the selected processes used no CPU time")
 
-// Record records the selected processes, at rate samples per second and CPU, for the duration during or until ctx is
-// done. The profile distinguishes processes, and contains its completeness. The errors are those that record.Open
-// returns, and ErrNoSamples.
-func Record(
+// recordBriefly records the selected processes, at rate samples per second and CPU, for the duration during or until
+// ctx is done. The profile distinguishes processes, and contains its completeness. The errors are those that
+// record.Open returns, and errNoCPUTime.
+func recordBriefly(
 	ctx context.Context, what record.Selection, rate int, during time.Duration,
 ) (r *record.Recording, err error) {
 	recorder, err := record.Open(record.Options{
@@ -36,7 +35,7 @@ func Record(
 		return nil, err
 	}
 	if r.Profile == nil {
-		return nil, ErrNoSamples
+		return nil, errNoCPUTime
 	}
 	digest.KeepReasons(r, func(i int) string { return summary.Explain(r.Unnamed[i]) })
 	return r, nil
