@@ -127,11 +127,14 @@ func (r *ProcessRuntime) NotRead() unwind.CodeID {
 // Kept reports whether all code objects that were read from the process so far, with the interpreter by of a sample,
 // already existed at an earlier time: none has been removed since.
 func (r *ProcessRuntime) Kept(by *Interpreter, when time.Time) bool {
-	frames := by.frames
-	memory, lookups, bias := by.engine.reads.memory(r.PID), r.Lookups, r.Bias
+	frames, unloads, bias := by.frames, &r.Lookups.unloads, r.Bias
+	if !unloads.areCounted() {
+		return false
+	}
+	memory := by.engine.reads.memory(r.PID)
 	kept := false
 	done := by.engine.readWithin(memory, "unloaded code", func() bool {
-		kept = lookups.unloads.readCount(frames, memory, bias, when)
+		kept = unloads.readCount(frames, memory, bias, when)
 		return true
 	})
 	return done && kept

@@ -18,6 +18,13 @@ type unloads struct {
 	since   time.Time // when it first had that value; zero if from the start
 }
 
+// areCounted reports whether the process may have a counter.
+func (u *unloads) areCounted() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !u.none
+}
+
 // readCount reads the counter, and reports whether it had the same value at an earlier time.
 func (u *unloads) readCount(frames language.FrameReader, m language.Memory, bias uint64, when time.Time) bool {
 	u.mu.Lock()
