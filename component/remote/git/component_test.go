@@ -146,6 +146,29 @@ func TestUpdates(t *testing.T) {
 	require.ErrorContains(t, err, "does not appear to be a git repository")
 }
 
+// TestKeepsFolderBefore: a new commit's folder leaves the folder of the commit before, even if that was the oldest.
+func TestKeepsFolderBefore(t *testing.T) {
+	o := newOrigin(t)
+	first, second := o.commit("m.river", "first"), o.commit("m.river", "second")
+	third := o.commit("m.river", "third")
+	r := newRepository(t.TempDir(), with(o, nil))
+	require.NoError(t, r.fetch(context.Background()))
+	checkOut := func(commit string) string {
+		folder, err := r.checkOut(context.Background(), commit)
+		require.NoError(t, err)
+		return folder
+	}
+	old := time.Now().Add(-time.Hour)
+	for _, commit := range []string{first, second} {
+		folder := checkOut(commit)
+		require.NoError(t, os.Chtimes(folder, old, old))
+		old = old.Add(time.Minute)
+	}
+	before := checkOut(first)
+	require.DirExists(t, checkOut(third))
+	require.DirExists(t, before)
+}
+
 func waitFor(t *testing.T, contents <-chan string, want string) {
 	t.Helper()
 	timeout := time.After(time.Minute)

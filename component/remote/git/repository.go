@@ -116,7 +116,8 @@ func (r *repository) readFolder(ctx context.Context, commit, folder string) (map
 func (r *repository) checkOut(ctx context.Context, commit string) (string, error) {
 	all := strings.TrimSuffix(r.dir, ".git") + ".files"
 	folder := filepath.Join(all, commit)
-	if _, err := os.Stat(folder); err == nil {
+	now := time.Now()
+	if err := os.Chtimes(folder, now, now); err == nil { // removeOld keeps the folders of the newest times
 		return folder, nil
 	}
 	partial := folder + ".part"
