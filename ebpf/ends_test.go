@@ -141,10 +141,6 @@ type ends struct {
 	example                string // of a broken one
 }
 
-// unreadyReasons are the reasons for which a stack is incomplete because the machine was too busy: the kernel did not
-// know the process or have its rows when it walked, and the sample came too fast to carry a copy of its stack.
-var unreadyReasons = []string{"process_unknown", "page_missing", "records_lost", "replaced"}
-
 // add counts a sample. It counts as unready also if its stack is incomplete for one of the given reasons.
 func (e *ends) add(p Profile, s *profile.Sample, reasons ...string) {
 	n := s.Value[0] / p.Pprof.Period
@@ -153,7 +149,7 @@ func (e *ends) add(p Profile, s *profile.Sample, reasons ...string) {
 	switch {
 	case at < 0:
 		e.whole += n
-	case isUnready(names[at], reasons...):
+	case testkit.IsUnready(names[at]) || slices.Contains(reasons, testkit.IncompleteReason(names[at])):
 		e.unready += n
 	default:
 		e.broken += n
@@ -161,18 +157,8 @@ func (e *ends) add(p Profile, s *profile.Sample, reasons ...string) {
 	}
 }
 
-// isUnready reports whether a frame says that rows were not ready, or gives one of the reasons.
-func isUnready(frame string, reasons ...string) bool {
-	reason, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(frame, "[incomplete: "), "]"), " ")
-	return slices.Contains(unreadyReasons, reason) || slices.Contains(reasons, reason)
-}
-
 // endsUnready reports whether a stack, by its names, leaf first, ends early because rows were not ready.
-func endsUnready(names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		return strings.HasPrefix(name, "[incomplete") && isUnready(name)
-	})
-}
+func endsUnready(names []string) bool { return slices.ContainsFunc(names, testkit.IsUnready) }
 
 func (e *ends) String() string {
 	return fmt.Sprintf("%d whole stacks, %d without rows yet, %d broken", e.whole, e.unready, e.broken)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // Frame is one function of a stack in a profile.
@@ -96,21 +98,8 @@ func (s Stack) Names() []string {
 // Has reports whether the stack contains a function, which may be inlined.
 func (s Stack) Has(name string) bool { return slices.Contains(s.Functions, name) }
 
-// unreadyReasons are the reasons for which a stack is incomplete because the machine was too busy: the profiler had not
-// read the process, or its files, at the time of the sample.
-var unreadyReasons = []string{"process_unknown", "page_missing", "records_lost", "replaced"}
-
-// IsUnready reports whether the stack is incomplete because the profiler had not read the process or its files yet. How
-// many such stacks there are depends on how soon the profiler gets a CPU.
-func (s Stack) IsUnready() bool {
-	for _, name := range s.Functions {
-		if reason, ok := strings.CutPrefix(name, "[incomplete: "); ok {
-			reason, _, _ = strings.Cut(strings.TrimSuffix(reason, "]"), " ")
-			return slices.Contains(unreadyReasons, reason)
-		}
-	}
-	return false
-}
+// IsUnready reports whether the stack is incomplete because the profiler had not read the process or its files yet.
+func (s Stack) IsUnready() bool { return slices.ContainsFunc(s.Functions, testkit.IsUnready) }
 
 // String implements fmt.Stringer.
 func (s Stack) String() string {
