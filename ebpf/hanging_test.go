@@ -172,8 +172,7 @@ func TestHangingMount(t *testing.T) {
 	})
 
 	runBurner(t, "/burn_too_late", server.Dir)
-	// The kernel drops the cached pages of a file that is opened again. The program then waits for the server, so not even
-	// SIGKILL ends it.
+	server.DropCache(t) // the program waits for the server then, so not even SIGKILL ends it
 	again, err := os.Open(filepath.Join(server.Dir, "burn_too_late"))
 	if err != nil {
 		t.Fatal(err)

@@ -91,11 +91,12 @@ func (s *Server) Hang(t testing.TB) {
 	}
 }
 
-// KeepCache has the kernel keep the cached pages of a file that is opened again. Without it, a program whose file is
-// opened again waits for the server before it runs on.
-func (s *Server) KeepCache(t testing.TB) {
+// DropCache has the kernel drop the cached pages of a file that is opened again: a program in the file then waits for
+// the server before it runs on. By default the kernel keeps them, because the session of another test may open the file
+// at any time.
+func (s *Server) DropCache(t testing.TB) {
 	t.Helper()
-	if err := s.sendCommand("keep"); err != nil {
+	if err := s.sendCommand("drop"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,9 +2,9 @@
 //
 //	hangfs MOUNTPOINT FOLDER
 //
-// Each line of its input is a command, "hang", "answer" or "keep", and hangfs confirms each with a line. While it hangs
+// Each line of its input is a command, "hang", "answer" or "drop", and hangfs confirms each with a line. While it hangs
 // it receives requests without answering, like a server whose network is down: no signal ends the wait for an answer
-// then, not even SIGKILL. After "keep", the kernel keeps the cached pages of a file that is opened again; it drops them
+// then, not even SIGKILL. After "drop", the kernel drops the cached pages of a file that is opened again; it keeps them
 // otherwise. The command ends at the end of its input; waiting processes then get an error. It speaks the kernel's
 // protocol itself (Linux, include/uapi/linux/fuse.h), because libraries for the protocol always answer.
 package main
@@ -52,8 +52,8 @@ func main() {
 	fmt.Println("mounted")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		switch in.Text() {
-		case "keep":
-			s.keepCache()
+		case "drop":
+			s.dropCache()
 		default:
 			s.setHanging(in.Text() == "hang")
 		}
@@ -63,7 +63,7 @@ func main() {
 
 // mount mounts a file system with copies of a folder's files, which are executable.
 func mount(dir, folder string) (*server, error) {
-	s := &server{}
+	s := &server{open: keepCache}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
@@ -126,12 +126,14 @@ func (s *server) setHanging(hang bool) {
 	}
 }
 
-// keepCache has the kernel keep the cached pages of files that are opened again.
-func (s *server) keepCache() {
-	const keepCache = 1 << 1 // FOPEN_KEEP_CACHE
+// keepCache in the answer to an open has the kernel keep the file's cached pages: FOPEN_KEEP_CACHE of the kernel.
+const keepCache = 1 << 1
+
+// dropCache has the kernel drop the cached pages of files that are opened again.
+func (s *server) dropCache() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = keepCache
+	s.open = 0
 }
 
 // Operations with an answer; enum fuse_opcode.
