@@ -211,7 +211,7 @@ func (r *recording) noteAccepted() {
 }
 
 // errNoSamples says that there are no samples to write.
-var errNoSamples = errors.New("no samples: the selected processes used no CPU time, so no file was written")
+var errNoSamples = fmt.Errorf("%w, so no file was written", errNoCPUTime)
 
 // noSamples returns the error for a recording without samples.
 func (r *recording) noSamples(recorded *record.Recording) error {

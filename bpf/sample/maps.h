@@ -44,7 +44,7 @@ struct slots {
 	struct slot at[MAX_SLOTS];
 };
 
-/* Code objects that a CPU has named in a second, and those of the sample to name. */
+/* Code objects that a CPU has named in a second, and code objects that its sample has to name. */
 struct code_limit {
 	__u64 second; /* of CLOCK_MONOTONIC */
 	__u64 named;

@@ -288,16 +288,16 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 	return nil
 }
 
-// IsWalked reports whether BPF walks and counts all hits of the place. With a period most walks would be of hits that
+// isWalked reports whether BPF walks and counts all hits of the place. With a period most walks would be of hits that
 // are not sampled. For software events, it depends on the kernel version whether the kernel takes the time before or
 // after it runs programs.
-func (e *ProbeEvent) IsWalked() bool { return cmp.Or(e.Period, 1) == 1 && e.Type != "software" }
+func (e *ProbeEvent) isWalked() bool { return cmp.Or(e.Period, 1) == 1 && e.Type != "software" }
 
 // setPrograms has BPF walk stacks at a place, and leave out the hits of ignored processes before the kernel records
 // them. At a tracepoint it leaves out none, because the kernel would record the hit for no other tool either. It
-// reports whether BPF counts each hit of these events.
+// reports whether BPF counts each hit of the place.
 func (p *Probes) setPrograms(place *ProbeEvent, events []*perfEvent) (counts bool, err error) {
-	walk := place.IsWalked()
+	walk := place.isWalked()
 	last := events[len(events)-1]
 	if place.Type == "tracepoint" {
 		if !walk {

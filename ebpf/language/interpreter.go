@@ -187,7 +187,7 @@ type Spec struct {
 }
 
 // Frozen is the data by which the BPF program finds the callers of a thread that the runtime keeps in its heap, as Java
-// does for virtual threads. Its fields are those of struct frozen in bpf/abi/languages.h: mostly offsets in bytes.
+// does for virtual threads. It has the fields of struct frozen in bpf/abi/languages.h: mostly offsets in bytes.
 type Frozen struct {
 	Descriptor                      int64  // from the thread pointer: a pointer to the thread's descriptor
 	EntryPC, BadBits, ColorShift    uint64 // ELF virtual addresses of variables; the last two may be 0

@@ -94,9 +94,7 @@ func (x *Merger) Merge(by *engine.ProcessRuntime, s *kernel.Sample) []kernel.Fra
 
 // withSlots inserts each frame that a native frame stands for next to the native frame, or in its place if the native
 // code is in no file.
-func (x *Merger) withSlots(
-	i *engine.Interpreter, by *engine.ProcessRuntime, s *kernel.Sample,
-) []kernel.Frame {
+func (x *Merger) withSlots(i *engine.Interpreter, by *engine.ProcessRuntime, s *kernel.Sample) []kernel.Frame {
 	x.findSlots(i, by, s)
 	if len(x.slots) == 0 {
 		return x.withJITLabels(by, s)
@@ -104,7 +102,7 @@ func (x *Merger) withSlots(
 	x.decode(i, x.slots)
 	x.lookUp(i, by, s)
 	x.findMachineCode(i, s)
-	x.begin(by)
+	x.startStack(by)
 	next := 0
 	for at, f := range s.User {
 		for next < len(x.slots) && slotOf(&x.slots[next]) < at {
@@ -144,9 +142,7 @@ func (x *Merger) withSlots(
 
 // findSlots finds the frames that may stand for other frames: the ones that the kernel has read, and some of the frames
 // that user space found. The latter are read after the sample, so matchesNative checks them more strictly.
-func (x *Merger) findSlots(
-	i *engine.Interpreter, by *engine.ProcessRuntime, s *kernel.Sample,
-) {
+func (x *Merger) findSlots(i *engine.Interpreter, by *engine.ProcessRuntime, s *kernel.Sample) {
 	x.slots = x.slots[:0]
 	for _, f := range s.Chain.Frames {
 		if slotOf(&f) < s.Walked {
@@ -172,8 +168,8 @@ func (x *Merger) findSlots(
 	x.codeUnchanged = i.LeadsToCode() && (time.Since(x.sampled) < soonEnough || by.Kept(i, x.sampled))
 }
 
-// begin prepares for a new stack.
-func (x *Merger) begin(by *engine.ProcessRuntime) {
+// startStack prepares for a new stack.
+func (x *Merger) startStack(by *engine.ProcessRuntime) {
 	x.merged, x.unnamed, x.hasLabel = x.merged[:0], 0, false
 	if by.Interpreter != nil {
 		x.file = by.Exe()
@@ -192,7 +188,7 @@ func (x *Merger) labelJITFrame(f kernel.Frame) kernel.Frame {
 
 // withJITLabels marks all frames in code of no file as labelJITFrame does; it returns nil if there are none.
 func (x *Merger) withJITLabels(by *engine.ProcessRuntime, s *kernel.Sample) []kernel.Frame {
-	x.begin(by)
+	x.startStack(by)
 	for _, f := range s.User {
 		x.merged = append(x.merged, x.labelJITFrame(f))
 	}
@@ -284,7 +280,7 @@ func (x *Merger) isFromSampleTime(i *engine.Interpreter, pid uint32, n int) bool
 // withOne inserts one frame, for all frames without a name, next to each native frame that runs them, and marks frames
 // in code of no file as labelJITFrame does.
 func (x *Merger) withOne(by *engine.ProcessRuntime, id unwind.CodeID, s *kernel.Sample) []kernel.Frame {
-	x.begin(by)
+	x.startStack(by)
 	for _, f := range s.User {
 		if by.RunsFunctions(f.Exe, f.Lookup()) {
 			x.merged = append(x.merged, kernel.Frame{Exe: by.Exe(), Code: id, Flags: kernel.Interpreted})
@@ -296,9 +292,7 @@ func (x *Merger) withOne(by *engine.ProcessRuntime, id unwind.CodeID, s *kernel.
 }
 
 // withChain inserts the frames of a chain next to the native frames that run them.
-func (x *Merger) withChain(
-	i *engine.Interpreter, by *engine.ProcessRuntime, s *kernel.Sample,
-) []kernel.Frame {
+func (x *Merger) withChain(i *engine.Interpreter, by *engine.ProcessRuntime, s *kernel.Sample) []kernel.Frame {
 	x.decode(i, s.Chain.Frames)
 	placed, ok := x.place(by, s)
 	if !ok {
@@ -306,7 +300,7 @@ func (x *Merger) withChain(
 		return nil
 	}
 	x.lookUp(i, by, s)
-	x.begin(by)
+	x.startStack(by)
 	evaluation, named := 0, false
 	for _, f := range s.User {
 		switch {
@@ -346,9 +340,7 @@ func (x *Merger) decode(i *engine.Interpreter, frames []kernel.ChainFrame) {
 }
 
 // lookUp looks up the functions of the frames.
-func (x *Merger) lookUp(
-	i *engine.Interpreter, by *engine.ProcessRuntime, s *kernel.Sample,
-) {
+func (x *Merger) lookUp(i *engine.Interpreter, by *engine.ProcessRuntime, s *kernel.Sample) {
 	x.places = x.places[:0]
 	for n := range x.decoded {
 		x.places = append(x.places, x.decoded[n].IP)

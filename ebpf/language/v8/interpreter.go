@@ -134,7 +134,7 @@ func (m *reader) lineTable(f *function) (table []byte) {
 	return table
 }
 
-// Unloads implements language.FrameReader: the garbage collector of V8 does not count what it frees.
+// Unloads implements language.FrameReader: the garbage collector of V8 does not count the code objects that it frees.
 func (*interpreter) Unloads(language.Memory, uint64) (counter uint64, err error) {
 	return 0, language.ErrUnknown
 }
