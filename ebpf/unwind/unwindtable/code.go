@@ -107,8 +107,10 @@ func (c *code) wanted(rows []unwind.Row) bool {
 	return false
 }
 
-// int3 is x86's trap instruction.
-const int3 = 0xcc
+// isTrap reports whether x86 code starts with a trap: int3, or int $3 in two bytes.
+func isTrap(text []byte) bool {
+	return bytes.HasPrefix(text, []byte{0xcc}) || bytes.HasPrefix(text, []byte{0xcd, 3})
+}
 
 // Maximum bytes of known code, and of the code where a new thread starts.
 const (
@@ -152,8 +154,7 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 		for _, pattern := range b.code.trampolines {
 			for at := range occurrences(text, pattern) {
 				end := first + at + len(pattern)
-				trap := b.table.sections.Machine == elf.EM_X86_64 &&
-					bytes.HasPrefix(text[at+len(pattern):], []byte{int3})
+				trap := b.table.sections.Machine == elf.EM_X86_64 && isTrap(text[at+len(pattern):])
 				if end >= 0 && end < b.size && (trap || rows[findRow(rows, end)].CFA == unwind.CFANone) {
 					end++
 				}

@@ -62,23 +62,26 @@ func TestTrampolineX86(t *testing.T) {
 }
 
 // TestTrampolineOfGo has the trampoline of Go's runtime, a function that ends in a trap after the
-// system call. The pc is at the trap during the system call.
+// system call. The pc is at the trap during the system call. Go's assembler has two forms of the trap.
 func TestTrampolineOfGo(t *testing.T) {
 	d := &ehtest.Frames{Debug: true}
 	cie := d.CIE(ehtest.CIE{Program: x86Initial()})
 	d.FDE(cie, text+0x40, 16, nil)
 	d.FDE(cie, text+0x50, 9, nil)
 	d.FDE(cie, text+0x59, 16, nil)
+	d.FDE(cie, text+0x80, 16, nil)
 	table, err := FromSections(Sections{Machine: amd64, Go: true, DebugFrame: assembled(0, d.Bytes),
 		Text: codeAt(unwind.MaxPageSize, map[int]ehtest.Asm{
 			0x40: append(slices.Clone(sigreturnRAX), 0xcc), // int3
 			0x50: sigreturnRAX, 0x59: pushFrame,
+			0x80: append(slices.Clone(sigreturnRAX), 0xcd, 3), // int $3
 		})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const signal = " signal frame, sp at sp+160"
-	checkPage(t, table, textPage, "0 no rule", "3f"+signal, "4a cfa=sp+8", "4f"+signal, "59 cfa=sp+8", "69 no rule")
+	checkPage(t, table, textPage, "0 no rule", "3f"+signal, "4a cfa=sp+8", "4f"+signal, "59 cfa=sp+8", "69 no rule",
+		"7f"+signal, "8a cfa=sp+8", "90 no rule")
 }
 
 // TestTrampolineAArch64 is the vdso of arm64: a trampoline without call frame information between
