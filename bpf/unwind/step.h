@@ -275,13 +275,13 @@ ALWAYS_INLINE int find_descriptor(const struct unwinder *u, const struct wide_ru
 #if defined(__TARGET_ARCH_arm64)
 	(void)rule;
 	*g = u->regs.x28;
-	return *g ? OUTCOME_UNSET : OUTCOME_UNSUPPORTED_RULE;
+	return *g ? OUTCOME_UNSET : OUTCOME_UNREADABLE_STACK;
 #else
 	__u64 at = thread_pointer();
 
 	(void)u;
 	if (!at)
-		return OUTCOME_UNSUPPORTED_RULE;
+		return OUTCOME_UNREADABLE_STACK;
 	return read_user(g, sizeof(*g), at + rule->cfa_off) ? OUTCOME_UNREADABLE_STACK : OUTCOME_UNSET;
 #endif
 }

@@ -45,3 +45,51 @@ func TestLateMapping(t *testing.T) {
 		}
 	}
 }
+
+// TestLateGoroutine has a sample of a thread that grows a goroutine's stack. The kernel had no rows of the function that
+// calls newstack, and the copy of the thread's stack does not contain the goroutine's registers: the rows came late.
+func TestLateGoroutine(t *testing.T) {
+	tracker := process.NewTracker(process.NewLocalStore(), procfs.Default, &filework.Pool{}, nil)
+	defer tracker.Close()
+	tracker.SetOpenPatience(2 * time.Minute)
+	tracker.SetReadPatience(2 * time.Minute)
+	pid := uint32(os.Getpid())
+	tracker.ScanProcess(pid)
+	view := tracker.At(pid, clock.Monotonic())
+	var pc uint64
+	for at := entryOf(t, "runtime.morestack"); runtime.FuncForPC(uintptr(at)).Name() == "runtime.morestack"; at++ {
+		if rule, o := view.Rule(at); o == unwind.Unset && rule.CFA == unwind.CFAGoroutine {
+			pc = at
+		}
+	}
+	if pc == 0 {
+		t.Fatal("no instruction of runtime.morestack has the rule for a goroutine's registers")
+	}
+	const nowhere = 1 << 46 // a stack pointer
+	sample := &Sample{Sample: &kernel.Sample{
+		PID: pid, TID: pid, Time: clock.Monotonic(), Outcome: unwind.PageMissing, InUser: true,
+		User: []kernel.Frame{{Vaddr: pc}},
+		Regs: unwind.Regs{PC: pc, SP: nowhere, FP: nowhere, Exact: true},
+	}}
+	c := newCompleter(tracker)
+	c.complete(sample)
+	if len(sample.User) != 1 || sample.User[0].Exe == 0 || sample.Outcome != unwind.PageMissing {
+		t.Errorf("%v, frames %+v", sample.Outcome, sample.User)
+	}
+}
+
+// entryOf returns the address of a function of the runtime that is defined in assembly near runtime.goexit.
+func entryOf(t *testing.T, name string) uint64 {
+	t.Helper()
+	callers := make([]uintptr, 64)
+	callers = callers[:runtime.Callers(0, callers)]
+	goexit := callers[len(callers)-1]
+	const reach = 1 << 16
+	for pc := goexit - reach; pc < goexit+reach; pc += 16 {
+		if f := runtime.FuncForPC(pc); f != nil && f.Name() == name {
+			return uint64(f.Entry())
+		}
+	}
+	t.Fatalf("%s is not near %s", name, runtime.FuncForPC(goexit).Name())
+	return 0
+}

@@ -51,8 +51,8 @@ func (s *stepper) goroutine() Outcome {
 // there is none.
 func (s *stepper) currentGoroutine() (current uint64, o Outcome) {
 	g, toM := s.regs.Thread, 8*uint64(s.rule.Reg)
-	if g == 0 {
-		return 0, UnsupportedRule
+	if g == 0 { // also in a walk over a copy of a stack, which does not contain the goroutine
+		return 0, UnreadableStack
 	}
 	if !s.arm {
 		if g, o = s.readWord(g+uint64(int64(s.rule.CFAOff)), 0); o != Unset {

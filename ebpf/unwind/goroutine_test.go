@@ -56,8 +56,8 @@ func TestStepGoroutine(t *testing.T) {
 			UnsupportedRule},
 		"a stack pointer that is none": {x86, kept, with(words{goroutine + 56: stack + 1}), thread, false, leaf,
 			UnsupportedRule},
-		"the thread is not known":       {x86, kept, memory, 0, false, leaf, UnsupportedRule},
-		"arm64, the thread's is zero":   {arm, kept, memory, 0, false, leaf, UnsupportedRule},
+		"the thread is not known":       {x86, kept, memory, 0, false, leaf, UnreadableStack},
+		"arm64, the thread's is zero":   {arm, kept, memory, 0, false, leaf, UnreadableStack},
 		"the descriptor cannot be read": {x86, kept, with(words{thread - 8: 0xa000}), thread, false, leaf, UnreadableStack},
 	} {
 		regs, want := leaf, c.want
