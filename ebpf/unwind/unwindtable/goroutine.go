@@ -1,6 +1,8 @@
 package unwindtable
 
 import (
+	"bytes"
+	"debug/elf"
 	"math"
 	"slices"
 
@@ -19,6 +21,13 @@ const (
 
 // outermostRule is the rule at the end of a stack.
 var outermostRule = unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
+
+// cloneRule is the rule after the system call clone, where the child has a stack of its own: the outermost frame if rax
+// is 0, as in the child.
+var cloneRule = unwind.WideRule{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAClone)}
+
+// systemCallX86 is x86's instruction syscall.
+var systemCallX86 = []byte{0x0f, 0x05}
 
 // away describes the parts of a function that run on another stack, and the rules there.
 type away struct {
@@ -120,7 +129,13 @@ func (g *goTable) switchOf(f *gopclntab.Func, kind goKind) (away, error) {
 	lost := unwind.WideRule{CFA: unwind.CFAUnsupported, CFAOff: int32(unwind.ReasonSPRule)}
 	part := awayPart{f.Entry + uint64(absence.from), f.End, lost}
 	switch name {
-	case "runtime.clone", "runtime.mcall":
+	case "runtime.clone":
+		part.rule = outermostRule
+		call := bytes.Index(text[:absence.from], systemCallX86)
+		if g.table.sections.Machine == elf.EM_X86_64 && call >= 0 {
+			a.parts = append(a.parts, awayPart{f.Entry + uint64(call+len(systemCallX86)), part.start, cloneRule})
+		}
+	case "runtime.mcall":
 		part.rule = outermostRule
 	case goMorestack, goSystemstack, goAsmcgocall:
 		if rule, ok := g.goroutineRule(f); ok {
@@ -133,7 +148,7 @@ func (g *goTable) switchOf(f *gopclntab.Func, kind goKind) (away, error) {
 			a.back, a.ret = f.Entry+uint64(absence.to), f.Entry+uint64(absence.ret)
 		}
 	}
-	a.parts = []awayPart{part}
+	a.parts = append(a.parts, part)
 	if name == goAsmcgocall && !absence.losesFP {
 		a.parts = append(a.parts, awayPart{max(part.end, a.ret), f.End, lost}) // code started on the thread's stack
 	}

@@ -1,9 +1,12 @@
 package unwindtable
 
 import (
+	"bytes"
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +33,7 @@ func TestReadelfGo(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	p := &pages{t, openTable(t, path), make(map[uint64]*unwind.Page)}
-	bytes := make(map[unwind.FPKind]uint64)
+	sizes := make(map[unwind.FPKind]uint64)
 	ehtest.EachFDE(t, path, ".debug_frame", func(fde *ehtest.FDE) {
 		for i, row := range fde.Rows {
 			end := fde.End
@@ -39,10 +42,11 @@ func TestReadelfGo(t *testing.T) {
 			}
 			got := p.rule(row.Loc)
 			if got.CFA == unwind.CFASignal || got.CFA == unwind.CFAFrame || got.CFA == unwind.CFAUnsupported ||
-				got.CFA == unwind.CFAGoroutine || got.RA() == unwind.RAUndefined || got.RA() == unwind.RAReg {
+				got.CFA == unwind.CFAGoroutine || got.RA() == unwind.RAUndefined || got.RA() == unwind.RAReg ||
+				got.RA() == unwind.RAClone {
 				continue // readelf shows a plain function: .debug_frame has no other stacks and registers
 			}
-			bytes[got.FP()] += end - row.Loc
+			sizes[got.FP()] += end - row.Loc
 			got.Rules, got.FPOff = unwind.Rules(unwind.FPSame, got.RA()), 0
 			if want := expected(fde, row); inScheduler(got) != want {
 				t.Fatalf("pc %#x: %s, readelf says %s", row.Loc, got, want)
@@ -50,13 +54,50 @@ func TestReadelfGo(t *testing.T) {
 		}
 	})
 	checkPages(t, p)
-	t.Logf("bytes of text by rule of the frame pointer: same %d, saved %d, undefined %d", bytes[unwind.FPSame],
-		bytes[unwind.FPAtCFA], bytes[unwind.FPUndefined])
-	if bytes[unwind.FPAtCFA] < 50*bytes[unwind.FPUndefined] || bytes[unwind.FPAtCFA] < bytes[unwind.FPSame] {
+	t.Logf("bytes of text by rule of the frame pointer: same %d, saved %d, undefined %d", sizes[unwind.FPSame],
+		sizes[unwind.FPAtCFA], sizes[unwind.FPUndefined])
+	if sizes[unwind.FPAtCFA] < 50*sizes[unwind.FPUndefined] || sizes[unwind.FPAtCFA] < sizes[unwind.FPSame] {
 		t.Error("the frame pointer is lost too often")
 	}
 	if !strings.Contains(signalsOf(p), "signal frame") {
 		t.Error("no row for the runtime's signal trampoline")
+	}
+	checkGoClone(t, p, path)
+}
+
+// checkGoClone looks up instructions of runtime.clone. After the system call, child and parent differ in rax alone,
+// until the child sets its stack pointer.
+func checkGoClone(t *testing.T, p *pages, path string) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(symbols, func(s elf.Symbol) bool { return s.Name == "runtime.clone.abi0" })
+	if i < 0 {
+		t.Fatal("runtime.clone is not in the symbol table")
+	}
+	clone, code := symbols[i], make([]byte, symbols[i].Size)
+	section := f.Section(".text")
+	if _, err := section.ReadAt(code, int64(clone.Value-section.Addr)); err != nil {
+		t.Fatal(err)
+	}
+	call := bytes.Index(code, []byte{0x0f, 0x05})        // syscall
+	child := bytes.Index(code, []byte{0x48, 0x89, 0xf4}) // mov %rsi,%rsp
+	if call < 0 || child < call {
+		t.Fatalf("the system call is at %d, the child at %d", call, child)
+	}
+	for at, want := range map[int]unwind.RAKind{
+		call: unwind.RADefault, call + 2: unwind.RAClone, child: unwind.RAClone, child + 3: unwind.RAUndefined,
+	} {
+		if rule := p.rule(clone.Value + uint64(at)); rule.CFA != unwind.CFASP || rule.RA() != want {
+			t.Errorf("runtime.clone+%d: %s", at, rule)
+		}
 	}
 }
 
