@@ -75,28 +75,32 @@ func TestSnapshotOfPython(t *testing.T) {
 		ours = append(ours, fmt.Sprint(functions[:min(len(functions), most)]))
 	}
 	python.Signal(t, syscall.SIGUSR1)
-	var want []string
-	testkit.Eventually(t, "faulthandler has written three stacks", func() bool {
-		want = nil
-		for block := range strings.SplitSeq(rig.ReadFile(t, file), "\n\n") {
-			var functions []string
-			for line := range strings.Lines(block) {
-				if match := faulthandlerLine.FindStringSubmatch(strings.TrimSpace(line)); match != nil {
-					functions = append(functions, fmt.Sprintf("%s %s:%s", match[3], filepath.Base(match[1]), match[2]))
-				}
-			}
-			want = append(want, fmt.Sprint(functions))
-		}
-		return len(want) == 3
-	})
+	testkit.Eventually(t, "faulthandler writes the third stack", func() bool { return len(faulthandlerStacks(t, file)) == 3 })
+	atRest(t, python) // it has left the handler of the signal
+	want := faulthandlerStacks(t, file)
 
 	slices.Sort(ours)
 	slices.Sort(want)
 	if !slices.Equal(ours, want) {
 		t.Errorf("functions\n%s\nfaulthandler has\n%s", strings.Join(ours, "\n"), strings.Join(want, "\n"))
 	}
-	atRest(t, python) // it has left the handler of the signal
 	compareDebuggers(t, python.PID())
+}
+
+// faulthandlerStacks returns the stacks that faulthandler has written to a file so far, each with its functions, files and
+// lines.
+func faulthandlerStacks(t *testing.T, file string) (stacks []string) {
+	t.Helper()
+	for block := range strings.SplitSeq(rig.ReadFile(t, file), "\n\n") {
+		var functions []string
+		for line := range strings.Lines(block) {
+			if match := faulthandlerLine.FindStringSubmatch(strings.TrimSpace(line)); match != nil {
+				functions = append(functions, fmt.Sprintf("%s %s:%s", match[3], filepath.Base(match[1]), match[2]))
+			}
+		}
+		stacks = append(stacks, fmt.Sprint(functions))
+	}
+	return stacks
 }
 
 var (
