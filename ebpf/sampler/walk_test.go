@@ -46,8 +46,9 @@ func TestLateMapping(t *testing.T) {
 	}
 }
 
-// TestLateGoroutine has a sample of a thread that grows a goroutine's stack. The kernel had no rows of the function that
-// calls newstack, and the copy of the thread's stack does not contain the goroutine's registers: the rows came late.
+// TestLateGoroutine has a sample of a thread that grows a goroutine's stack. The kernel had no rows of the function
+// that calls newstack, and the copy of the thread's stack does not contain the goroutine's registers: the rows came
+// late.
 func TestLateGoroutine(t *testing.T) {
 	tracker := process.NewTracker(process.NewLocalStore(), procfs.Default, &filework.Pool{}, nil)
 	defer tracker.Close()

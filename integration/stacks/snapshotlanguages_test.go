@@ -75,7 +75,9 @@ func TestSnapshotOfPython(t *testing.T) {
 		ours = append(ours, fmt.Sprint(functions[:min(len(functions), most)]))
 	}
 	python.Signal(t, syscall.SIGUSR1)
-	testkit.Eventually(t, "faulthandler writes the third stack", func() bool { return len(faulthandlerStacks(t, file)) == 3 })
+	testkit.Eventually(t, "faulthandler writes the third stack", func() bool {
+		return len(faulthandlerStacks(t, file)) == 3
+	})
 	atRest(t, python) // it has left the handler of the signal
 	want := faulthandlerStacks(t, file)
 
@@ -87,8 +89,8 @@ func TestSnapshotOfPython(t *testing.T) {
 	compareDebuggers(t, python.PID())
 }
 
-// faulthandlerStacks returns the stacks that faulthandler has written to a file so far, each with its functions, files and
-// lines.
+// faulthandlerStacks returns the stacks that faulthandler has written to a file so far, each with its functions,
+// files and lines.
 func faulthandlerStacks(t *testing.T, file string) (stacks []string) {
 	t.Helper()
 	for block := range strings.SplitSeq(rig.ReadFile(t, file), "\n\n") {
