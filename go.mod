@@ -16,6 +16,7 @@ require (
 	github.com/go-kit/log v0.2.1
 	github.com/google/go-cmp v0.7.0
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
+	github.com/grafana/jfr-parser v0.16.0
 	github.com/grafana/pyroscope/api v1.6.0
 	github.com/grafana/river v0.3.1-0.20240123144725-960753160cd1
 	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724

@@ -38,7 +38,6 @@ prometheus.exporter: apache azure blackbox cadvisor catchpoint cloudwatch consul
 prometheus.exporter: github kafka memcached mongodb mssql mysql oracledb postgres process redis self snmp snowflake
 prometheus.exporter: squid static statsd unix vsphere windows
 prometheus.operator: podmonitors probes scrapeconfigs servicemonitors
-pyroscope: java
 remote: s3 vault`
 
 // isElsewhere reports whether a name is in elsewhere.
@@ -83,8 +82,6 @@ func servesProfiles(name string) bool {
 func instead(name string) string {
 	kind, _, _ := strings.Cut(name, ".")
 	switch {
-	case name == "pyroscope.java":
-		return "pyroscope.ebpf names the methods that Java VMs run, without an agent in them"
 	case name == "beyla.ebpf":
 		return "Headwater makes profiles, not metrics or traces: run Alloy next to it for those"
 	case kind == "discovery":

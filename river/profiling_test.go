@@ -126,9 +126,8 @@ func TestProfilingNeedsStranger(t *testing.T) {
 		"declare \"d\" {\n\tloki.write \"w\" { }\n\texport \"x\" { value = loki.write.w.receiver }\n}\n" +
 			"d \"a\" { }\npyroscope.sink \"e\" { in = d.a.x }": "" +
 			"c.river:6:27: pyroscope.sink.e needs loki.write.w, declared at c.river:2:2",
-		"pyroscope.java \"j\" { }": "pyroscope.ebpf names the methods",
-		"pyroscope.snk \"j\" { }":  `did you mean "pyroscope.sink"?`,
-		"phlare.sink \"j\" { }":    `component name "phlare.sink": its name is pyroscope.sink now`,
+		"pyroscope.snk \"j\" { }": `did you mean "pyroscope.sink"?`,
+		"phlare.sink \"j\" { }":   `component name "phlare.sink": its name is pyroscope.sink now`,
 	} {
 		err := profilingHost(t).load(text)
 		require.Error(t, err, text)

@@ -16,6 +16,7 @@ import (
 	"github.com/headwater/headwater/component/otelcol/exporter"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
 	"github.com/headwater/headwater/component/pyroscope/enrich"
+	"github.com/headwater/headwater/component/pyroscope/java"
 	"github.com/headwater/headwater/component/pyroscope/receivehttp"
 	profilerelabel "github.com/headwater/headwater/component/pyroscope/relabel"
 	"github.com/headwater/headwater/component/pyroscope/scrape"
@@ -42,6 +43,7 @@ func Registry() (component.Registry, error) {
 		exporter.GRPCRegistration(),
 		ebpf.Registration(),
 		enrich.Registration(),
+		java.Registration(),
 		profilerelabel.Registration(),
 		receivehttp.Registration(),
 		scrape.Registration(),

@@ -45,12 +45,6 @@ func compile(t *testing.T, source string) (classes string) {
 	return classes
 }
 
-// javas are the VMs to test with: Debian's, and those that the environment variable HEADWATER_JAVAS lists, as paths of
-// the program java.
-func javas() []string {
-	return append([]string{"java"}, filepath.SplitList(os.Getenv("HEADWATER_JAVAS"))...)
-}
-
 // report is the relevant part of the report of integration/lab/instant.
 type report struct {
 	Stacks      int            `json:"stacks"`
@@ -71,7 +65,7 @@ func TestSameInstant(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-C", "../lab", "-o", binary, "./instant").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for _, java := range javas() {
+	for _, java := range testkit.Javas() {
 		for _, work := range []string{"streams", "lambdas", "exceptions", "reflection"} {
 			t.Run(filepath.Base(java)+" "+work, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "report.json")
@@ -163,7 +157,7 @@ func TestUnloading(t *testing.T) {
 func TestUnloads(t *testing.T) {
 	classes := compile(t, "testdata/Unload.java")
 	need.Tools(t, "jcmd")
-	for _, java := range javas() {
+	for _, java := range testkit.Javas() {
 		t.Run(filepath.Base(java), func(t *testing.T) {
 			cmd := exec.Command(java, "-Xmx32m", "-XX:+UseSerialGC", "-cp", classes, "Unload", classes, "1000000")
 			if err := cmd.Start(); err != nil {

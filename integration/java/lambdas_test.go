@@ -29,7 +29,7 @@ func TestLambdas(t *testing.T) {
 		rounds, pairs = "2000", 20
 	}
 	dir := t.TempDir()
-	for _, java := range javas() {
+	for _, java := range testkit.Javas() {
 		record := func(name string, arguments ...string) string {
 			file := filepath.Join(dir, name)
 			arguments = append([]string{"record", "-q", "-F", "499", "-o", file}, arguments...)

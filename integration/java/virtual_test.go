@@ -40,7 +40,7 @@ const exports = "--add-exports=java.base/jdk.internal.vm=ALL-UNNAMED"
 // place.
 func TestVirtualThreads(t *testing.T) {
 	tried := false
-	for _, java := range javas() {
+	for _, java := range testkit.Javas() {
 		version, javac := versionOf(t, java)
 		if version < 21 || javac == "" {
 			continue
