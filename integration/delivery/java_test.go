@@ -41,6 +41,7 @@ pyroscope.write "server" {
 	})
 	large, enter, acquire := w.Work("large", 100), w.Work("enter", 100), w.Work("acquire", 100)
 	small := w.Work("small", 500_000)
+	const held = int64(100 * time.Millisecond)
 	sum := func(profileType, function string) int64 {
 		if p := server.Profile(t, profileType, `{service_name="javawork"}`, since); p != nil {
 			return ofFunction(p, function)
@@ -50,15 +51,16 @@ pyroscope.write "server" {
 	testkit.Eventually(t, "Pyroscope has what the program did", func() bool {
 		small += w.Work("small", 100_000)
 		return sum("memory:alloc_outside_tlab_bytes:bytes:space:bytes", "Work.large") == large &&
-			sum("mutex:delay:nanoseconds:mutex:count", "Work.enter") > enter*9/10 &&
-			sum("block:delay:nanoseconds:block:count", "Work.acquire") > acquire*9/10 &&
+			sum("mutex:delay:nanoseconds:mutex:count", "Work.enter") > held*99/100 &&
+			sum("block:delay:nanoseconds:block:count", "Work.acquire") > held*99/100 &&
 			sum(rig.CPUProfile, "Work.small") > 0
 	})
 	testkit.Eventually(t, "Pyroscope has the small objects", func() bool {
 		got := sum("memory:alloc_in_new_tlab_bytes:bytes:space:bytes", "Work.small")
 		return got > small*9/10 && got < small*11/10
 	})
-	require.Less(t, sum("mutex:delay:nanoseconds:mutex:count", "Work.enter"), enter*11/10)
+	require.Less(t, sum("mutex:delay:nanoseconds:mutex:count", "Work.enter"), enter*101/100)
+	require.Less(t, sum("block:delay:nanoseconds:block:count", "Work.acquire"), acquire*101/100)
 
 	agent.Signal(t, syscall.SIGKILL)
 	agent.Wait(t, time.Minute)

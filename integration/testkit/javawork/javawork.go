@@ -51,7 +51,7 @@ func Start(t testing.TB, java string, user uint32, options ...string) *VM {
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(java, append(options, "-Xmx256m", "-cp", copied, "Work")...)
+	cmd := exec.Command(java, append(options, "-XX:+UseG1GC", "-Xmx256m", "-cp", copied, "Work")...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	in, err := cmd.StdinPipe()
@@ -91,7 +91,8 @@ func (w *VM) line() string {
 }
 
 // Work has the program do something n times, or wait for n milliseconds, and returns its figure: bytes or nanoseconds.
-// What it does is the name of a method of Work.java.
+// What it does is the name of a method of Work.java. Large objects are never in a buffer of a thread, because the VM has
+// the collector G1. The nanoseconds are those of the program's clock: they include what the thread waits for a CPU.
 func (w *VM) Work(what string, n int) int64 {
 	w.t.Helper()
 	fmt.Fprintln(w.in, what, n)

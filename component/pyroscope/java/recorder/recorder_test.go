@@ -84,6 +84,15 @@ func near(t *testing.T, what string, got, want int64, percent float64) {
 	}
 }
 
+// waited demands that a time of waiting is between the time that the lock was held and the time by the program's clock.
+func waited(t *testing.T, what string, got int64, held time.Duration, clock int64) {
+	t.Helper()
+	t.Logf("%s: %d ns, held for %s, the program says %d", what, got, held, clock)
+	if got < int64(held)*99/100 || got > clock*101/100 {
+		t.Errorf("%s: %d ns, held for %s, the program says %d", what, got, held, clock)
+	}
+}
+
 // TestFigures compares recordings, one after the other, with what the program knows.
 func TestFigures(t *testing.T) {
 	t.Parallel()
@@ -107,9 +116,9 @@ func checkFigures(t *testing.T, w *worker) {
 		near(t, "small objects", total(t, a, jfr.Memory, "_objects", "Work.small"), small/1016, 4)
 		near(t, "bytes in large objects", total(t, a, jfr.Memory, "_bytes", "Work.large"), large, 1)
 		near(t, "large objects", total(t, a, jfr.Memory, "_objects", "Work.large"), 300, 1)
-		near(t, "time to enter the monitor", total(t, a, jfr.Mutex, "delay", "Work.enter"), enter, 5)
+		waited(t, "time to enter the monitor", total(t, a, jfr.Mutex, "delay", "Work.enter"), 200*time.Millisecond, enter)
 		near(t, "contentions", total(t, a, jfr.Mutex, "contentions", "Work.enter"), 1, 0)
-		near(t, "time to get the lock", total(t, a, jfr.Block, "delay", "Work.acquire"), acquire, 5)
+		waited(t, "time to get the lock", total(t, a, jfr.Block, "delay", "Work.acquire"), 100*time.Millisecond, acquire)
 	}
 	// A recording without work has nothing, although it shares a chunk with the one before.
 	a := w.must(Request{Stop: "c", Read: true, Options: jfr.Options{After: after}})
