@@ -130,8 +130,14 @@ func (vm *VM) makeSocket(pidfd int, s status) error {
 	case strings.ContainsAny(s.state, "TtZX"):
 		return refuse("the process is stopped or ends")
 	}
-	if at := optionOff(vm.pid); at != "" {
-		return refuse("the VM has the attach mechanism off: %s", at)
+	on, known := vm.takesCommands()
+	if known && !on {
+		return refuse("the VM has the attach mechanism off: -XX:+DisableAttachMechanism")
+	}
+	if !known {
+		if at := optionOff(vm.pid); at != "" {
+			return refuse("the VM has the attach mechanism off: %s", at)
+		}
 	}
 	const flags = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(vm.tmp, vm.trigger(), flags, 0o600)

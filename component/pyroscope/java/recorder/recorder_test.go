@@ -175,7 +175,10 @@ func TestRefused(t *testing.T) {
 		want    string
 	}{
 		"off":            {[]string{"-XX:+DisableAttachMechanism"}, "attach mechanism off: -XX:+DisableAttachMechanism"},
-		"off, by a file": {[]string{"@" + argument}, "attach mechanism off: @"},
+		"off, by a file": {[]string{"@" + argument}, "attach mechanism off: -XX:+DisableAttachMechanism"},
+		"off, no counters": {[]string{"-XX:-UsePerfData", "-XX:+DisableAttachMechanism"},
+			"attach mechanism off: -XX:+DisableAttachMechanism"},
+		"off, by a file, no counters": {[]string{"-XX:-UsePerfData", "@" + argument}, "attach mechanism off: @"},
 	} {
 		w := startWorker(t, "java", 0, c.options...)
 		_, err := w.do(Request{Start: "a"})
@@ -186,6 +189,9 @@ func TestRefused(t *testing.T) {
 		if got := w.Work("large", 1); got != 3000016 {
 			t.Errorf("%s: %d", name, got)
 		}
+	}
+	if a := startWorker(t, "java", 0, "-XX:-UsePerfData").must(Request{Start: "a"}); !a.Started {
+		t.Error("without counters, the recording has not started")
 	}
 	if a := startWorker(t, "java", 0, "-Xrs").must(Request{Start: "a"}); !a.Started { // it has its socket from the start
 		t.Error("with -Xrs, the recording has not started")
