@@ -21,7 +21,7 @@ type Arguments struct {
 	TmpDir    string                 `river:"tmp_dir,attr,optional"` // in a VM's root directory
 	Profiling Profiling              `river:"profiling_config,block,optional"`
 
-	// Dist is where Alloy finds async-profiler. Nothing is put into a VM here, so it has no effect.
+	// Dist is where Alloy finds async-profiler. It has no effect, because this component puts no library into a VM.
 	Dist string `river:"dist,attr,optional"`
 }
 
@@ -32,7 +32,7 @@ type Profiling struct {
 	Alloc      string        `river:"alloc,attr,optional"`       // "" records no allocations; other values record all
 	Lock       string        `river:"lock,attr,optional"`        // shortest time of waiting; "" records none
 	CPU        bool          `river:"cpu,attr,optional"`
-	Event      string        `river:"event,attr,optional"` // what Alloy samples for CPU profiles
+	Event      string        `river:"event,attr,optional"` // of async-profiler
 	PerThread  bool          `river:"per_thread,attr,optional"`
 	LogLevel   string        `river:"log_level,attr,optional"` // of async-profiler; without effect
 	Quiet      bool          `river:"quiet,attr,optional"`     // of async-profiler; without effect

@@ -1,6 +1,6 @@
 // Package java is the component pyroscope.java: CPU time, allocations and waiting for locks of Java VMs. CPU profiles
-// come from the profiler of pyroscope.ebpf, allocations and locks from the VM's own flight recorder. Nothing is put
-// into a VM.
+// come from the profiler of pyroscope.ebpf, allocations and locks from the VM's own flight recorder. The component puts
+// no library into a VM.
 package java
 
 import (
@@ -122,7 +122,7 @@ func (c *Component) setRunning() bool {
 	return !was
 }
 
-// follow starts recordings of new VMs, and ends those of VMs that are no longer among the targets.
+// follow starts recordings of new VMs, and ends the recordings of VMs that the targets no longer name.
 func (c *Component) follow(ctx context.Context, args Arguments, running *sync.WaitGroup) {
 	wanted := map[int]map[string]string{}
 	if args.Profiling.Alloc != "" || args.Profiling.Lock != "" {
@@ -185,7 +185,7 @@ func (c *Component) CurrentHealth() component.Health {
 	})
 }
 
-// DebugInfo is what the component reports about itself in River.
+// DebugInfo is the state of the component, for River.
 type DebugInfo struct {
 	VMs []DebugVM      `river:"vm,block,optional"`
 	CPU ebpf.DebugInfo `river:"cpu,block,optional"`

@@ -28,11 +28,11 @@ const (
 	turnPatience = time.Minute     // for a VM to end a recording and start the next
 	lastPatience = 2 * time.Second // the same at the end of the component
 	sendPatience = time.Minute     // for the receivers
-	spareTurns   = 2               // intervals beyond its own after which a VM ends a recording by itself
+	spareTurns   = 2               // intervals beyond its own until a VM ends a recording by itself
 	leastSpare   = 2 * time.Minute // the same, if intervals are short
 )
 
-// order is what a vm is to do.
+// order has the newest arguments for a vm.
 type order struct {
 	args   Arguments
 	target map[string]string
@@ -88,7 +88,7 @@ func (v *vm) lives() bool {
 	return err == nil
 }
 
-// takeTurn ends the recording that runs, sends what it has, and starts the next one if again is set.
+// takeTurn ends the recording that runs, sends its profiles, and starts the next one if again is set.
 func (v *vm) takeTurn(ctx context.Context, again bool) {
 	ctx, cancel := outlive(ctx, lastPatience)
 	defer cancel()

@@ -166,7 +166,7 @@ func (vm *VM) makeSocket(pidfd int, s status) error {
 	return refuse("the VM has not made its socket within %s", socketPatience)
 }
 
-// Do executes a command of jcmd, such as "JFR.check", and returns what it prints. The error contains that if the
+// Do executes a command of jcmd, such as "JFR.check", and returns the output. The error contains the output if the
 // command fails.
 func (vm *VM) Do(command string) (output string, err error) {
 	conn, err := vm.connect()
@@ -233,7 +233,7 @@ func peerOf(conn *net.UnixConn) (pid int, err error) {
 	return int(cred.Pid), nil
 }
 
-// assume gives this process another effective user and group, if it may, and returns what undoes it.
+// assume gives this process another effective user and group, if it may. undo restores them.
 func assume(uid, gid int) (undo func()) {
 	if os.Geteuid() != 0 || uid == 0 && gid == 0 {
 		return func() {}

@@ -56,7 +56,7 @@ func (vm *VM) readCounters(dir int, name string) (content []byte, ok bool) {
 	return content[:n], n > 0 && (err != nil || n == maxCounters) // the file ends, or is large
 }
 
-// attachIsOn returns what the first capability says in the counter sun.rt.jvmCapabilities (JDK, StatSampler), and false
+// attachIsOn returns the first capability in the counter sun.rt.jvmCapabilities (JDK, StatSampler), and false
 // for known if counters do not have it.
 func attachIsOn(counters []byte) (on, known bool) {
 	// An entry has a header of 20 bytes, with the offset of its data in the last 4, and its name (JDK, PerfDataEntry).

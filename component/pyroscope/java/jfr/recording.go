@@ -1,6 +1,6 @@
 // Package jfr reads recordings of a Java VM's flight recorder: allocations and waiting for locks, as pprof profiles.
 //
-// The names of profiles and sample types are those of Pyroscope's Java agent. The figures are estimates of totals, not
+// Profiles and sample types have the names that Pyroscope's Java agent gives them. The figures are estimates of totals, not
 // counts of events, see Read.
 package jfr
 
@@ -28,7 +28,7 @@ const (
 	Block  = "block"  // waiting for locks of java.util.concurrent
 )
 
-// Profile is what a recording has of one kind.
+// Profile is one kind of profile from a recording.
 type Profile struct {
 	Name  string // Memory, Mutex or Block; Memory occurs twice, for allocations in and outside buffers of threads
 	Pprof *profile.Profile
@@ -37,7 +37,7 @@ type Profile struct {
 // Options of Read.
 type Options struct {
 	// After is the start of the newest chunk that was read before, in the VM's ticks. Recordings that overlap share a
-	// chunk, from which Read takes nothing the second time.
+	// chunk, and Read skips its events the second time.
 	After uint64
 	// Lock is the shortest time of waiting that counts.
 	Lock time.Duration
@@ -51,12 +51,12 @@ type Result struct {
 	Last     uint64    // start of the newest chunk, in the VM's ticks; Options.After if there is none
 }
 
-// Read reads a recording, which is a sequence of chunks. The error says what is wrong with the recording.
+// Read reads a recording, which is a sequence of chunks. The error describes an invalid recording.
 //
-// Allocated bytes of objects outside the threads' buffers (TLABs) are exact. In the buffers, the VM reports one object
-// for each new buffer: it stands for the bytes that its thread has allocated in buffers. They are what the thread has
-// allocated according to the VM, which counts all bytes, without those outside buffers, divided among the thread's new
-// buffers by size. Objects are estimated from the bytes by the size of the reported object. Waiting is exact.
+// The bytes of objects outside the threads' buffers (TLABs) are exact. For objects in buffers, the VM reports one object
+// for each new buffer. The VM also counts all bytes that a thread allocates: Read subtracts the bytes outside buffers,
+// and divides the rest among the thread's new buffers by size. The number of objects is an estimate: bytes divided by
+// the size of the reported object. Waiting is exact.
 func Read(recording []byte, o Options) (result Result, err error) {
 	defer func() { // the parser's answer to invalid input
 		if r := recover(); r != nil {
@@ -230,14 +230,14 @@ func (r *reader) stackOf(ref types.StackTraceRef) stack {
 	return s
 }
 
-// Frames that say what is missing.
+// Frames in place of missing ones.
 const (
 	depthLimit = "[incomplete: depth_limit]"
 	noStack    = "[incomplete: not_recorded]"
 	unknown    = "[unknown]"
 )
 
-// methodName returns the name of a method in the form of CPU profiles, which leaves out what only one run has.
+// methodName returns the name of a method in the form of CPU profiles, without addresses and counts.
 func (r *reader) methodName(ref types.MethodRef) string {
 	method := r.GetMethod(ref)
 	if method == nil {

@@ -2,9 +2,9 @@
 // directory may hang, connecting as the VM's user changes the whole process, and a hostile recording may need any
 // amount of memory.
 //
-// A recording is in use for one interval. Then the next one starts before it ends, so that nothing is missed. A VM
-// ends a recording by itself after some intervals: a profiler that is killed leaves none. The process ends when its
-// work is done, also if the profiler has been killed by then, and leaves no file.
+// A recording runs for one interval, and ends after the next one has started: no event is missed. A VM also ends a
+// recording by itself after some intervals, so a killed profiler leaves no recording. The process finishes its request
+// even if the profiler is killed, and removes its files.
 package recorder
 
 import (
@@ -34,11 +34,11 @@ const Name = "headwater-java"
 // Limits.
 const (
 	maxRecording = 64 << 20 // bytes of a recording that the VM keeps
-	maxMemory    = 2 << 30  // bytes of address space of the process above those of an idle one
+	maxMemory    = 2 << 30  // bytes of address space of the process above the idle process
 	maxAnswer    = 256 << 20
 )
 
-// Request is what the process is to do.
+// Request is an instruction to the process.
 type Request struct {
 	PID  int
 	Dir  string // for files in the VM's root directory, such as "/tmp"
@@ -77,7 +77,7 @@ type reply struct {
 // working are the VMs, by PID, whose process has not ended yet.
 var working sync.Map
 
-// Do executes a request in a new process. When ctx is done, Do returns, and the process goes on, so that it leaves no
+// Do executes a request in a new process. When ctx is done, Do returns, and the process finishes, so that it leaves no
 // file. A VM has one process at a time. The error is an *attach.RefusedError if the VM takes no commands; the answer
 // is valid as far as it goes also if there is an error.
 func Do(ctx context.Context, q Request) (Answer, error) {
@@ -275,7 +275,7 @@ func stop(vm *attach.VM, dir int, q Request) ([]byte, error) {
 	return recording, nil
 }
 
-// file is a file for a VM. Nobody but root and the VM's user can read it.
+// file is a file for a VM. Root and the VM's user can read it.
 type file struct {
 	*os.File
 	dir  int
