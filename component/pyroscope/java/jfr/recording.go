@@ -1,7 +1,7 @@
 // Package jfr reads recordings of a Java VM's flight recorder: allocations and waiting for locks, as pprof profiles.
 //
-// Profiles and sample types have the names that Pyroscope's Java agent gives them. The figures are estimates of totals, not
-// counts of events, see Read.
+// Profiles and sample types have the names that Pyroscope's Java agent gives them. The figures are estimates of
+// totals, not counts of events, see Read.
 package jfr
 
 import (
@@ -53,10 +53,10 @@ type Result struct {
 
 // Read reads a recording, which is a sequence of chunks. The error describes an invalid recording.
 //
-// The bytes of objects outside the threads' buffers (TLABs) are exact. For objects in buffers, the VM reports one object
-// for each new buffer. The VM also counts all bytes that a thread allocates: Read subtracts the bytes outside buffers,
-// and divides the rest among the thread's new buffers by size. The number of objects is an estimate: bytes divided by
-// the size of the reported object. Waiting is exact.
+// The bytes of objects outside the threads' buffers (TLABs) are exact. For objects in buffers, the VM reports one
+// object for each new buffer. The VM also counts all bytes that a thread allocates: Read subtracts the bytes outside
+// buffers, and divides the rest among the thread's new buffers by size. The number of objects is an estimate: bytes
+// divided by the size of the reported object. Waiting is exact.
 func Read(recording []byte, o Options) (result Result, err error) {
 	defer func() { // the parser's answer to invalid input
 		if r := recover(); r != nil {
