@@ -9,33 +9,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity returns the PID that a process has in its own PID namespace, and its
-// effective user ID.
-func (f FS) Identity(pid uint32) (inner, uid uint32, err error) {
+// Status is a part of /proc/PID/status (proc_pid_status(5)).
+type Status struct {
+	State    byte   // such as 'T' for a stopped process
+	Inner    uint32 // PID in the process's own PID namespace
+	RealUID  uint32 // as seen from our user namespace, like the effective IDs
+	UID, GID uint32 // effective
+	Caught   uint64 // signals that have a handler; bit 0 is signal 1
+}
+
+// Status returns the status of a process.
+func (f FS) Status(pid uint32) (s Status, err error) {
 	path := f.pathOf(pid, "/status")
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return 0, 0, err
+		return s, err
 	}
-	inner = pid // kernels without PID namespaces do not report it
+	s.Inner = pid // kernels without PID namespaces do not report it
 	found := false
 	for line := range strings.Lines(string(b)) {
-		fields := strings.Fields(line)
+		name, value, _ := strings.Cut(line, ":")
+		fields := strings.Fields(value)
 		switch {
-		case len(fields) >= 2 && fields[0] == "NSpid:":
-			inner, err = number(fields[len(fields)-1])
-		case len(fields) >= 3 && fields[0] == "Uid:":
-			uid, err = number(fields[2])
+		case len(fields) == 0:
+		case name == "State":
+			s.State = fields[0][0]
+		case name == "NSpid":
+			s.Inner, err = number(fields[len(fields)-1])
+		case name == "Uid" && len(fields) >= 2:
 			found = true
+			if s.RealUID, err = number(fields[0]); err == nil {
+				s.UID, err = number(fields[1])
+			}
+		case name == "Gid" && len(fields) >= 2:
+			s.GID, err = number(fields[1])
+		case name == "SigCgt":
+			s.Caught, err = strconv.ParseUint(fields[0], 16, 64)
 		}
 		if err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", path, err)
+			return s, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	if !found {
-		return 0, 0, fmt.Errorf("%s: no user ID", path)
+		return s, fmt.Errorf("%s: no user ID", path)
 	}
-	return inner, uid, nil
+	return s, nil
+}
+
+// Identity returns the PID that a process has in its own PID namespace, and its
+// effective user ID.
+func (f FS) Identity(pid uint32) (inner, uid uint32, err error) {
+	s, err := f.Status(pid)
+	return s.Inner, s.UID, err
 }
 
 func number(text string) (uint32, error) {

@@ -2,11 +2,8 @@ package procfs
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 )
 
 // Cwd returns the working directory of a process as the process sees it.
@@ -33,24 +30,6 @@ func (f FS) Cmdline(pid uint32) (string, error) {
 
 // UID returns the real user ID of a process, as seen from our user namespace.
 func (f FS) UID(pid uint32) (uint32, error) {
-	b, err := os.ReadFile(f.pathOf(pid, "/status"))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.SplitSeq(string(b), "\n") {
-		ids, found := strings.CutPrefix(line, "Uid:")
-		if !found {
-			continue
-		}
-		fields := strings.Fields(ids)
-		if len(fields) == 0 {
-			break
-		}
-		uid, err := strconv.ParseUint(fields[0], 10, 32)
-		if err != nil {
-			return 0, fmt.Errorf("user ID of process %d: %w", pid, err)
-		}
-		return uint32(uid), nil
-	}
-	return 0, fmt.Errorf("process %d: no user ID in its status", pid)
+	s, err := f.Status(pid)
+	return s.RealUID, err
 }

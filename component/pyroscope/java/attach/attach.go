@@ -15,7 +15,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -60,14 +59,14 @@ func Open(pid int) (vm *VM, err error) {
 		return nil, fmt.Errorf("opening process %d: %w", pid, err)
 	}
 	defer unix.Close(fd)
-	state, err := readStatus(pid)
+	state, err := procfs.Default.Status(uint32(pid))
 	if err != nil {
 		return nil, err
 	}
 	if err := checkVM(pid); err != nil {
 		return nil, err
 	}
-	vm = &VM{pid: pid, inner: state.inner, uid: state.uid, gid: state.gid, root: -1, tmp: -1}
+	vm = &VM{pid: pid, inner: state.Inner, uid: int(state.UID), gid: int(state.GID), root: -1, tmp: -1}
 	defer func() {
 		if err != nil {
 			vm.Close()
@@ -123,11 +122,11 @@ func (vm *VM) hasSocket() bool {
 }
 
 // makeSocket has the VM make its socket.
-func (vm *VM) makeSocket(pidfd int, s status) error {
+func (vm *VM) makeSocket(pidfd int, s procfs.Status) error {
 	switch {
-	case !s.catchesQuit:
+	case s.Caught&(1<<(unix.SIGQUIT-1)) == 0:
 		return refuse("the VM does not handle SIGQUIT, as with -Xrs or while it starts")
-	case strings.ContainsAny(s.state, "TtZX"):
+	case strings.ContainsRune("TtZX", rune(s.State)):
 		return refuse("the process is stopped or ends")
 	}
 	on, known := vm.takesCommands()
@@ -246,50 +245,6 @@ func assume(uid, gid int) (undo func()) {
 		_ = syscall.Seteuid(0)
 		_ = syscall.Setegid(0)
 	}
-}
-
-// status is a part of /proc/PID/status.
-type status struct {
-	state       string
-	inner       uint32 // PID in its own namespace
-	uid, gid    int    // effective
-	catchesQuit bool
-}
-
-func readStatus(pid int) (s status, err error) {
-	path := fmt.Sprintf("/proc/%d/status", pid)
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return s, err
-	}
-	s.inner = uint32(pid)
-	for line := range strings.Lines(string(b)) {
-		name, value, _ := strings.Cut(line, ":")
-		fields := strings.Fields(value)
-		number := func(i, base int) uint64 {
-			if i < 0 || i >= len(fields) {
-				return 0
-			}
-			n, e := strconv.ParseUint(fields[i], base, 64)
-			if e != nil {
-				err = fmt.Errorf("%s: %w", path, e)
-			}
-			return n
-		}
-		switch name {
-		case "State":
-			s.state = strings.TrimSpace(value)[:1]
-		case "NSpid":
-			s.inner = uint32(number(len(fields)-1, 10))
-		case "Uid":
-			s.uid = int(number(1, 10))
-		case "Gid":
-			s.gid = int(number(1, 10))
-		case "SigCgt":
-			s.catchesQuit = number(0, 16)&(1<<(uint(unix.SIGQUIT)-1)) != 0
-		}
-	}
-	return s, err
 }
 
 // checkVM returns an error if no file of a process is HotSpot's library.
