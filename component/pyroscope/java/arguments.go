@@ -140,7 +140,7 @@ func (a *Arguments) cpuSettings() ebpf.Settings {
 	var s ebpf.Settings
 	s.SetToDefault()
 	if a.Profiling.CPU {
-		s.Targets = services(a.Targets)
+		s.Targets = a.Targets
 	}
 	s.CollectInterval = a.Profiling.Interval
 	s.SampleRate = a.Profiling.SampleRate
@@ -154,14 +154,9 @@ func (a *Arguments) cpuSettings() ebpf.Settings {
 func services(targets []map[string]string) []map[string]string {
 	named := make([]map[string]string, len(targets))
 	for i, t := range targets {
-		named[i] = maps.Clone(t)
-		name := target.Of(t).ServiceName()
-		if rest, inferred := strings.CutPrefix(name, "ebpf/"); inferred && t[target.LabelServiceName] == "" {
-			name = "java/" + rest
-		}
-		if named[i] != nil && name != "" {
-			named[i][target.LabelServiceName] = name
-		}
+		named[i] = map[string]string{}
+		maps.Copy(named[i], t)
+		named[i][target.LabelServiceName] = target.ServiceName("java", t)
 	}
 	return named
 }

@@ -53,6 +53,7 @@ var (
 
 // New makes a component that profiles once Run is called.
 func New(opts component.Options, args Arguments) (*Component, error) {
+	args.Targets = services(args.Targets)
 	c := &Component{
 		opts: opts, fanout: pyroscope.NewFanout(args.ForwardTo, opts.ID, nil), // the CPU profiler's has the metrics
 		updates: mailbox.New[Arguments](), turns: make(chan struct{}, turnsAtOnce), vms: map[int]*vm{},
@@ -72,6 +73,7 @@ func (c *Component) Update(args component.Arguments) error {
 	if !ok {
 		return fmt.Errorf("arguments of %s are a %T", Name, args)
 	}
+	fresh.Targets = services(fresh.Targets)
 	c.fanout.UpdateChildren(fresh.ForwardTo)
 	c.take(fresh)
 	return c.cpu.Update(ebpf.Arguments{ForwardTo: []pyroscope.Appendable{c.fanout}, Settings: fresh.cpuSettings()})
@@ -126,7 +128,7 @@ func (c *Component) setRunning() bool {
 func (c *Component) follow(ctx context.Context, args Arguments, running *sync.WaitGroup) {
 	wanted := map[int]map[string]string{}
 	if args.Profiling.Alloc != "" || args.Profiling.Lock != "" {
-		for _, t := range services(args.Targets) {
+		for _, t := range args.Targets {
 			pid, err := strconv.Atoi(t[target.LabelProcessPID])
 			if err != nil || pid <= 0 {
 				level.Warn(c.opts.Logger).Log("msg", "no allocations and locks of a target without "+target.LabelProcessPID,

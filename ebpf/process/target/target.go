@@ -90,7 +90,7 @@ func (t *Target) setLabels(discovered map[string]string) {
 	if t.labels[LabelName] == "" {
 		t.labels[LabelName] = DefaultName
 	}
-	t.labels[LabelServiceName] = serviceName(discovered)
+	t.labels[LabelServiceName] = ServiceName("ebpf", discovered)
 }
 
 // Labels returns the labels of the target's profiles: always __name__ and service_name, then the labels of the
@@ -130,14 +130,15 @@ func (t *Target) String() string {
 	return b.String()
 }
 
-// serviceName chooses the service name of a target.
-func serviceName(discovered map[string]string) string {
+// ServiceName returns the service name of a target for a profiler: in Kubernetes, the name is
+// PROFILER/NAMESPACE/CONTAINER.
+func ServiceName(profiler string, discovered map[string]string) string {
 	if name := firstOf(discovered, LabelServiceName, labelKubernetesName); name != "" {
 		return name
 	}
 	namespace, container := discovered[labelKubernetesNS], discovered[labelKubernetesCtr]
 	if namespace != "" && container != "" {
-		return "ebpf/" + namespace + "/" + container
+		return profiler + "/" + namespace + "/" + container
 	}
 	if name := firstOf(discovered, labelDockerName, labelSwarmCtrService, labelSwarmServiceName); name != "" {
 		return name
