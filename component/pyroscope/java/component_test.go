@@ -25,7 +25,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/javawork"
 )
 
-// received is a receiver that keeps sums of what it gets.
+// received is a receiver that sums up the values of its profiles.
 type received struct {
 	mu     sync.Mutex
 	sums   map[string]int64 // by name of the profile, type of the value and function

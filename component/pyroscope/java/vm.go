@@ -1,17 +1,13 @@
 package java
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/go-kit/log/level"
-	"github.com/google/pprof/profile"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/headwater/headwater/component/common/mailbox"
@@ -20,7 +16,6 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/java/recorder"
 	"github.com/headwater/headwater/ebpf/host/procfs"
 	"github.com/headwater/headwater/ebpf/process/target"
-	"github.com/headwater/headwater/flame/pprof"
 )
 
 // Times of one VM's recordings.
@@ -59,9 +54,9 @@ type vm struct {
 func (v *vm) follow(ctx context.Context) {
 	interval := func(o order) time.Duration { return o.args.Profiling.Interval }
 	for o, fresh := range v.updates.Turns(ctx, interval) {
-		changed := fresh && v.running != "" && o.args.Profiling == v.order.args.Profiling
+		same := fresh && v.running != "" && o.args.Profiling == v.order.args.Profiling // the recording serves o as well
 		v.order = o
-		if changed { // only the target's labels
+		if same {
 			continue
 		}
 		if v.lives() {
@@ -102,7 +97,7 @@ func (v *vm) takeTurn(ctx context.Context, again bool) {
 	}
 	wanted := &v.order.args.Profiling
 	q := recorder.Request{
-		PID: v.pid, Dir: v.order.args.TmpDir, Stop: v.running, Read: true,
+		PID: v.pid, Dir: v.order.args.TmpDir, Stop: v.running, Since: v.since,
 		Duration: max(spareTurns*wanted.Interval, leastSpare) + wanted.Interval,
 		Alloc:    wanted.Alloc != "", Locks: wanted.Lock != "",
 		Options: jfr.Options{After: v.after, Lock: wanted.lock(), Threads: wanted.PerThread},
@@ -110,13 +105,12 @@ func (v *vm) takeTurn(ctx context.Context, again bool) {
 	if again {
 		q.Start = fmt.Sprintf("headwater-%08x", rand.Uint32()) //nolint:gosec // a name
 	}
-	begin := v.since
 	answer, err := recorder.Do(ctx, q)
 	v.running, v.after = "", max(v.after, answer.Last)
 	if answer.Started {
 		v.running, v.since = q.Start, time.Now()
 	}
-	sent := v.send(ctx, answer.Profiles, begin)
+	sent := v.send(ctx, answer.Profiles)
 	v.publish(q, answer, sent, err)
 }
 
@@ -165,14 +159,11 @@ func (v *vm) state() DebugVM {
 }
 
 // send hands profiles to the receivers, and returns how many they took.
-func (v *vm) send(ctx context.Context, profiles []recorder.Encoded, begin time.Time) (sent uint64) {
+func (v *vm) send(ctx context.Context, profiles []recorder.Encoded) (sent uint64) {
 	ctx, cancel := context.WithTimeout(ctx, sendPatience)
 	defer cancel()
 	for _, p := range profiles {
-		raw, err := stamped(p.Raw, begin, time.Now())
-		if err == nil {
-			err = v.c.fanout.Appender().Append(ctx, v.labelsOf(p.Name), []*pyroscope.RawSample{{RawProfile: raw}})
-		}
+		err := v.c.fanout.Appender().Append(ctx, v.labelsOf(p.Name), []*pyroscope.RawSample{{RawProfile: p.Raw}})
 		if err != nil {
 			level.Error(v.c.opts.Logger).Log("msg", "a profile is lost", "pid", v.pid, "profile", p.Name, "err", err)
 			continue
@@ -184,18 +175,8 @@ func (v *vm) send(ctx context.Context, profiles []recorder.Encoded, begin time.T
 
 // labelsOf returns the labels of a profile.
 func (v *vm) labelsOf(name string) labels.Labels {
-	all := maps.Clone(target.Of(v.order.target).Labels())
+	all := target.Of(v.order.target).Labels()
 	all[target.LabelName] = name
 	all[pyroscope.LabelNameDelta] = "false" // recordings have differences
 	return labels.FromMap(all)
-}
-
-// stamped returns an encoded profile with its times.
-func stamped(raw []byte, begin, end time.Time) ([]byte, error) {
-	p, err := profile.Parse(bytes.NewReader(raw))
-	if err != nil {
-		return nil, errors.Join(errors.New("the profile of a recording"), err)
-	}
-	p.TimeNanos, p.DurationNanos = begin.UnixNano(), end.Sub(begin).Nanoseconds()
-	return pprof.Encode(p)
 }

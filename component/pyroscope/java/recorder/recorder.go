@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/headwater/headwater/component/pyroscope/java/attach"
 	"github.com/headwater/headwater/component/pyroscope/java/jfr"
+	"github.com/headwater/headwater/flame/pprof"
 )
 
 // Name is the command line of the process.
@@ -40,10 +42,10 @@ const (
 
 // Request is an instruction to the process.
 type Request struct {
-	PID  int
-	Dir  string // for files in the VM's root directory, such as "/tmp"
-	Stop string // name of the recording to end and read; "" for none
-	Read bool   // read the recording that ends
+	PID   int
+	Dir   string    // for files in the VM's root directory, such as "/tmp"
+	Stop  string    // name of the recording to end and read; "" for none
+	Since time.Time // start of the recording to end; its profiles have the time
 
 	Start    string        // name of the recording to start; "" for none
 	Duration time.Duration // after which the VM ends it by itself
@@ -192,10 +194,6 @@ func execute(q Request) (a Answer, err error) {
 	if q.Stop == "" {
 		return a, failed
 	}
-	if !q.Read {
-		_, err = vm.Do("JFR.stop name=" + q.Stop)
-		return a, errors.Join(failed, err)
-	}
 	recording, err := stop(vm, dir, q)
 	if err != nil {
 		return a, errors.Join(failed, err)
@@ -207,11 +205,12 @@ func execute(q Request) (a Answer, err error) {
 	}
 	a.Last = result.Last
 	for _, p := range result.Profiles {
-		var raw bytes.Buffer
-		if err := p.Pprof.Write(&raw); err != nil {
+		p.Pprof.TimeNanos, p.Pprof.DurationNanos = q.Since.UnixNano(), time.Since(q.Since).Nanoseconds()
+		raw, err := pprof.Encode(p.Pprof)
+		if err != nil {
 			return a, errors.Join(failed, err)
 		}
-		a.Profiles = append(a.Profiles, Encoded{p.Name, raw.Bytes()})
+		a.Profiles = append(a.Profiles, Encoded{p.Name, raw})
 	}
 	return a, failed
 }
@@ -236,9 +235,12 @@ func start(vm *attach.VM, dir int, q Request) error {
 func settingsOf(q Request) string {
 	var b strings.Builder
 	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><configuration version="2.0">`)
-	event := func(name, setting, value string) {
-		fmt.Fprintf(&b, `<event name="jdk.%s"><setting name="enabled">true</setting>`, name)
-		fmt.Fprintf(&b, `<setting name="%s">%s</setting></event>`, setting, value)
+	event := func(name string, settings ...string) { // pairs of name and value
+		fmt.Fprintf(&b, `<event name="jdk.%s">`, name)
+		for pair := range slices.Chunk(append(settings, "enabled", "true"), 2) {
+			fmt.Fprintf(&b, `<setting name="%s">%s</setting>`, pair[0], pair[1])
+		}
+		b.WriteString("</event>")
 	}
 	if q.Alloc {
 		event("ObjectAllocationInNewTLAB", "stackTrace", "true")
@@ -246,9 +248,9 @@ func settingsOf(q Request) string {
 		event("ThreadAllocationStatistics", "period", "everyChunk")
 	}
 	if q.Locks {
-		for _, name := range []string{"JavaMonitorEnter", "ThreadPark"} {
-			event(name, "stackTrace", fmt.Sprintf(`true</setting><setting name="threshold">%d ns`, q.Options.Lock.Nanoseconds()))
-		}
+		threshold := fmt.Sprintf("%d ns", q.Options.Lock.Nanoseconds())
+		event("JavaMonitorEnter", "stackTrace", "true", "threshold", threshold)
+		event("ThreadPark", "stackTrace", "true", "threshold", threshold)
 	}
 	b.WriteString("</configuration>\n")
 	return b.String()
@@ -265,7 +267,7 @@ func stop(vm *attach.VM, dir int, q Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	recording, err := io.ReadAll(io.LimitReader(io.NewSectionReader(file.File, 0, 2*maxRecording), 2*maxRecording))
+	recording, err := io.ReadAll(io.NewSectionReader(file.File, 0, 2*maxRecording))
 	if err != nil {
 		return nil, fmt.Errorf("reading the recording of process %d: %w", q.PID, err)
 	}
