@@ -14,16 +14,23 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
+// trackSelf returns a tracker that knows this process, and waits for its files as long as it takes.
+func trackSelf(t *testing.T) (tracker *process.Tracker, pid uint32) {
+	t.Helper()
+	tracker = process.NewTracker(process.NewLocalStore(), procfs.Default, &filework.Pool{}, nil)
+	t.Cleanup(func() { tracker.Close() })
+	tracker.SetOpenPatience(2 * time.Minute)
+	tracker.SetReadPatience(2 * time.Minute)
+	pid = uint32(os.Getpid())
+	tracker.ScanProcess(pid)
+	return tracker, pid
+}
+
 // TestLateMapping has samples of walks that ended at a mapping which the kernel did not have yet, because its file was
 // still being opened. The mapping is known when the sample is used, but there is no copy of the stack, or one that ends
 // before the caller: the data came late, and the address is in a known mapping.
 func TestLateMapping(t *testing.T) {
-	tracker := process.NewTracker(process.NewLocalStore(), procfs.Default, &filework.Pool{}, nil)
-	defer tracker.Close()
-	tracker.SetOpenPatience(2 * time.Minute)
-	tracker.SetReadPatience(2 * time.Minute)
-	pid := uint32(os.Getpid())
-	tracker.ScanProcess(pid)
+	tracker, pid := trackSelf(t)
 	pc, _, _, ok := runtime.Caller(0) // in a function whose caller is on the stack
 	if !ok {
 		t.Fatal("the test does not know where it is")
@@ -50,12 +57,7 @@ func TestLateMapping(t *testing.T) {
 // that calls newstack, and the copy of the thread's stack does not contain the goroutine's registers: the rows came
 // late.
 func TestLateGoroutine(t *testing.T) {
-	tracker := process.NewTracker(process.NewLocalStore(), procfs.Default, &filework.Pool{}, nil)
-	defer tracker.Close()
-	tracker.SetOpenPatience(2 * time.Minute)
-	tracker.SetReadPatience(2 * time.Minute)
-	pid := uint32(os.Getpid())
-	tracker.ScanProcess(pid)
+	tracker, pid := trackSelf(t)
 	view := tracker.At(pid, clock.Monotonic())
 	var pc uint64
 	for at := entryOf(t, "runtime.morestack"); runtime.FuncForPC(uintptr(at)).Name() == "runtime.morestack"; at++ {
