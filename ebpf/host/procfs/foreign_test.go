@@ -66,7 +66,7 @@ func TestForeign(t *testing.T) {
 	server.Hang(t)
 	done := make(chan error, 2)
 	go func() {
-		_, err := f.ReadAt(make([]byte, 1), 0) // OpenOwned has dropped what was cached
+		_, err := f.ReadAt(make([]byte, 1), 0) // OpenOwned has dropped the cached pages
 		done <- err
 	}()
 	go func() {

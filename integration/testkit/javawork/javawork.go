@@ -91,9 +91,8 @@ func (w *VM) line() string {
 }
 
 // Work has the program do something n times, or wait for n milliseconds, and returns its figure: bytes or
-// nanoseconds. What it does is the name of a method of Work.java. Large objects are never in a buffer of a thread,
-// because the VM has the collector G1. The nanoseconds are those of the program's clock: they include what the thread
-// waits for a CPU.
+// nanoseconds. what is the name of a method of Work.java. Large objects are never in a buffer of a thread, because the
+// VM has the collector G1. The program's clock counts the nanoseconds: they include the thread's wait for a CPU.
 func (w *VM) Work(what string, n int) int64 {
 	w.t.Helper()
 	fmt.Fprintln(w.in, what, n)
