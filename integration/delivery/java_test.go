@@ -18,7 +18,9 @@ import (
 // TestJava: CPU time, allocations and locks of a Java VM are in Pyroscope, under the types of Pyroscope's Java agent,
 // and are what the program knows. A profiler that is killed leaves no file, and no recording for longer than some
 // intervals.
-func TestJava(t *testing.T) { // not parallel: its VM allocates with all CPUs, and other tests here count short processes
+//
+// It does not run in parallel: its VM uses all CPUs, and other tests of this package count the time of short processes.
+func TestJava(t *testing.T) {
 	server := sharedPyroscope(t)
 	w := javawork.Start(t, "java", 0)
 	since := time.Now() // a profile has the time of its recording's start
